@@ -1,0 +1,1 @@
+"""The command line: a table of commands and one thin file per command."""

@@ -1,0 +1,98 @@
+"""`multimdm entropy`: the conditional-entropy study, or pictures of the forward processes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Options:
+    """How uncertain the clean token is along coupled paths (Fig. conditional_entropy of the paper).
+
+    Writes entropy.csv (time, curve, value, standard_error) and entropy.png. With --forward, draws the three forward
+    processes on one sentence instead (Fig. 1) and writes forward.png.
+    """
+
+    masks: tuple[int, ...] = (1, 2, 5, 10, 20)
+    """Numbers of masks M, each from 1 to the vocabulary's 100."""
+    samples: int = 100_000
+    """Draws of (token, noise) per time."""
+    seed: int = 0
+    """Seed of all draws."""
+    out: Path = Path("runs/entropy")
+    """Directory to write to; made if it is not there."""
+    forward: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Draw the forward processes on one sentence instead."""
+    sentence: str = "it was the best of times"
+    """With --forward: the sentence, one word per token."""
+    forward_masks: int = 3
+    """With --forward: the number of masks."""
+
+    def check(self) -> None:
+        """Say what is wrong before any work is done."""
+        for M in self.masks:
+            if not 1 <= M <= 100:
+                raise ValueError(f"--masks must be from 1 to 100 (the study's vocabulary); got {M}")
+        if not self.masks or len(set(self.masks)) != len(self.masks):
+            raise ValueError(f"--masks must be one or more different numbers; got {list(self.masks)}")
+        if self.samples < 2:
+            raise ValueError(f"--samples must be at least 2; got {self.samples}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"--seed must be from 0 to 2**63 - 1; got {self.seed}")
+        if self.forward and not 2 <= len(self.sentence.split()) <= 12:
+            raise ValueError(f"--sentence must have 2 to 12 words; got {len(self.sentence.split())}")
+        if self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"--out must be a directory; {self.out} is a file")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the options and run."""
+    options = tyro.cli(Options, args=arguments, prog="multimdm entropy")
+    options.check()
+    if options.forward:
+        draw_forward(options)
+    else:
+        run_study(options)
+
+
+def run_study(options: Options) -> None:
+    """The curves, as CSV and figure."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from multimdm.evaluation.conditional_entropy import Study, run
+    from multimdm.report.entropy_figure import save_entropy_figure, write_csv
+
+    study = Study(masks=options.masks, samples=options.samples, seed=options.seed)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task("draws", total=study.samples)
+        points = list(run(study, lambda done: bar.advance(task, done)))
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_csv(points, options.out / "entropy.csv")
+    title = (
+        f"Zipf({study.exponent:g}) token, V = {study.vocab_size}, rho = {study.rho:g}, "
+        f"{study.samples:,} draws per time; bands: two standard errors"
+    )
+    save_entropy_figure(points, title, options.out / "entropy.png")
+    print(_summary([p for p in points if p.time == 0.5]))
+    print(f"wrote {options.out / 'entropy.csv'} and {options.out / 'entropy.png'}")
+
+
+def draw_forward(options: Options) -> None:
+    """The three forward processes on one sentence."""
+    from multimdm.report.forward_figure import forward_trajectories, save_forward_figure
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "forward.png"
+    save_forward_figure(forward_trajectories(options.sentence, options.forward_masks, options.seed), path)
+    print(f"wrote {path}")
+
+
+def _summary(points) -> str:
+    """The curves at t = 1/2 as a table."""
+    width = max(len(p.curve) for p in points)
+    rows = [f"  {p.curve:<{width}}  {p.value:.4f}" + (f" ± {p.standard_error:.4f}" if p.standard_error else "") for p in points]
+    return "\n".join(["entropy of the clean token at t = 1/2, in nats (± one standard error):", *rows])

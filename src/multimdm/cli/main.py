@@ -1,0 +1,61 @@
+"""`multimdm`: the table of commands. A command's module is imported only when it is called."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import multimdm
+
+COMMANDS = {
+    "entropy": "how much coupled paths tell of the clean token (Fig. conditional_entropy), or pictures of the forward "
+    "processes",
+}
+"""Name -> what it does. The module is `multimdm.cli.<name>`; it has `main(arguments)`."""
+
+
+def usage() -> str:
+    """What `multimdm --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Few-step diffusion language models.",
+            "",
+            "usage: multimdm COMMAND [options]      multimdm COMMAND --help tells its options",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "options:",
+            "  --help     this text",
+            "  --version  the version",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 if it went well, 2 if it was called wrongly."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"multimdm {multimdm.__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"the commands are: {', '.join(COMMANDS)}"
+        print(f"multimdm: there is no command '{name}'; {hint}", file=sys.stderr)
+        return 2
+    command = importlib.import_module(f"multimdm.cli.{name}")
+    try:
+        command.main(rest)
+    except (ValueError, OSError) as error:
+        print(f"multimdm {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\nmultimdm {name}: stopped", file=sys.stderr)
+        return 130
+    return 0

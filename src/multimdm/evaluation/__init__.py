@@ -1,0 +1,1 @@
+"""Measurements: what a process or a model is worth, with its error."""

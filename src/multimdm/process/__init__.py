@@ -1,0 +1,42 @@
+"""The mathematics: schedules, assignments, forward processes, their reversals, losses, couplings, exact draws."""
+
+from multimdm.process.assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
+from multimdm.process.base import Process
+from multimdm.process.checks import debug_checks
+from multimdm.process.designated_entry import DesignatedEntry
+from multimdm.process.draws import Generator, categorical, invert_cdf, uniform
+from multimdm.process.gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
+from multimdm.process.gumbel import GumbelNoise
+from multimdm.process.multimask import MultiMask
+from multimdm.process.schedule import BetweenValues, Schedule, ScheduleValues
+from multimdm.process.streams import Streams
+from multimdm.process.terms import LossTerms
+from multimdm.process.times import Time
+from multimdm.process.uniform import Uniform
+
+__all__ = [
+    "BetweenValues",
+    "DesignatedEntry",
+    "GaussianNoise",
+    "Generator",
+    "GumbelNoise",
+    "LossTerms",
+    "MultiMask",
+    "Process",
+    "Schedule",
+    "ScheduleValues",
+    "Streams",
+    "Time",
+    "Uniform",
+    "advise_masks",
+    "alpha_of_signal",
+    "categorical",
+    "clustered",
+    "debug_checks",
+    "frequency_balanced",
+    "invert_cdf",
+    "modulo",
+    "random_balanced",
+    "signal_of_alpha",
+    "uniform",
+]

@@ -1,0 +1,155 @@
+"""What the discrete processes share: times per position, paths at many times, scores from marginals."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int, Int64
+from torch import Tensor
+
+from multimdm.process.checks import check_ids, check_same_shape, check_table
+from multimdm.process.draws import Generator
+from multimdm.process.refresh import Retention
+from multimdm.process.schedule import BetweenValues, Schedule, ScheduleValues
+from multimdm.process.terms import LossTerms
+from multimdm.process.times import Time, check_time, per_position, stack_times
+
+Ids = Int[Tensor, "*shape"]
+
+
+class Process(ABC):
+    """A forward process on a finite set of states, position by position, and its exact reversal."""
+
+    vocab_size: int
+    """V: clean tokens are the ids 0 .. V-1."""
+    num_masks: int
+    """M: masks are the ids V .. V+M-1."""
+    schedule: Schedule
+
+    @property
+    def num_states(self) -> int:
+        """V + M."""
+        return self.vocab_size + self.num_masks
+
+    @abstractmethod
+    def prior(
+        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
+    ) -> Int64[Tensor, "..."]:
+        """A draw of x_1."""
+
+    @abstractmethod
+    def active(self, x_t: Ids) -> Bool[Tensor, "*shape"]:
+        """The positions that the network must predict."""
+
+    @abstractmethod
+    def marginal(self, x_0: Ids, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_t(. | x_0)."""
+
+    @abstractmethod
+    def transition(self, x_s: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_{t|s}(. | x_s)."""
+
+    @abstractmethod
+    def posterior(self, x_0: Ids, x_t: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_{s|t}(. | x_t, x_0)."""
+
+    @abstractmethod
+    def reverse(
+        self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, s: Time, t: Time
+    ) -> Float[Tensor, "*shape states"]:
+        """p_{s|t}(. | x_t) under a prediction of the clean tokens, as the network gives it."""
+
+    @abstractmethod
+    def rates(self, t: Time) -> Float[Tensor, "*times states states"]:
+        """The generator R_t[destination, source]."""
+
+    @abstractmethod
+    def corrupt(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """A draw of x_t given x_0."""
+
+    @abstractmethod
+    def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """p(x_0 | x_t), up to a factor, from the network's (unnormalised) prediction: draw hypotheses from it."""
+
+    @abstractmethod
+    def reverse_sample(
+        self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
+    ) -> Int64[Tensor, "*shape"]:
+        """A draw of x_s given x_t and hypotheses of the clean tokens that were drawn from the posterior."""
+
+    @abstractmethod
+    def loss(self, log_probs: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
+        """The loss density at time t, per position."""
+
+    @abstractmethod
+    def noise(
+        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
+    ) -> Any:
+        """The randomness of coupled paths, as `path` takes it."""
+
+    @abstractmethod
+    def _path(self, x_0: Tensor, noise: Any, values: ScheduleValues) -> Int64[Tensor, "..."]:
+        """The state of a coupled path where the schedule has these values; everything broadcasts."""
+
+    def path(self, x_0: Ids, noise: Any, t: Time) -> Int64[Tensor, "*shape"]:
+        """The state at t of the coupled path with this noise (`noise(shape)` draws it)."""
+        check_ids("x_0", x_0, self.vocab_size)
+        check_time("t", t)
+        return self._path(x_0, noise, self._at("t", t, x_0, torch.float64))
+
+    def couple(
+        self, x_0: Ids, times: Sequence[float] | Float[Tensor, "..."], generator: Generator = None, **kind: str
+    ) -> Int64[Tensor, "T *shape"]:
+        """States [T, *x_0.shape] of one coupled path per position, at times [T] or [T, B]."""
+        check_ids("x_0", x_0, self.vocab_size)
+        values = self.schedule(stack_times(times, x_0, torch.float64))
+        return self._path(x_0, self.noise(x_0.shape, generator, x_0.device, **kind), values)
+
+    def conditional_scores(self, x_0: Ids, x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_t(. | x_0) / p_t(x_t | x_0), wherever x_t can occur. Eqs. (exact_clean_score, exact_mask_score)."""
+        self._check_pair(x_0, x_t)
+        probs = self.marginal(x_0, t)
+        return probs / probs.gather(-1, x_t[..., None].long())
+
+    @abstractmethod
+    def model_scores(self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
+        """The conditional scores averaged over the posterior that the prediction means. Prop. (model_scores)."""
+
+    def _at(self, name: str, t: Time, x: Tensor, dtype: torch.dtype) -> ScheduleValues:
+        """The schedule at t, broadcasting against x."""
+        return self.schedule(per_position(name, t, x, dtype))
+
+    def _between(self, s: Time, t: Time, x: Tensor, dtype: torch.dtype) -> BetweenValues:
+        """The schedule between s and t, broadcasting against x."""
+        return self.schedule.between(per_position("s", s, x, dtype), per_position("t", t, x, dtype))
+
+    def _retentions(
+        self, which: str, s: Time, t: Time, x: Tensor, dtype: torch.dtype
+    ) -> tuple[Retention, Retention, Retention]:
+        """alpha or beta with its complement: at s, at t, and between them."""
+        sources = self._at("s", s, x, dtype), self._at("t", t, x, dtype), self._between(s, t, x, dtype)
+        first, second, third = (
+            Retention(getattr(values, which), getattr(values, f"one_minus_{which}")) for values in sources
+        )
+        return first, second, third
+
+    def _check_pair(self, x_0: Tensor, x_t: Tensor) -> None:
+        check_ids("x_0", x_0, self.vocab_size)
+        check_ids("x_t", x_t, self.num_states)
+        check_same_shape("x_0", x_0, "x_t", x_t)
+
+    def _check_prediction(self, name: str, table: Tensor, x_t: Tensor) -> None:
+        check_ids("x_t", x_t, self.num_states)
+        check_table(name, table, x_t, self.vocab_size)
+
+
+def flat_values(values: ScheduleValues, shape: torch.Size) -> ScheduleValues:
+    """The schedule's values for every position of `shape`, as vectors."""
+    return ScheduleValues(**{name: value.expand(shape).reshape(-1) for name, value in vars(values).items()})
+
+
+def with_zero_columns(off_diagonal: Float[Tensor, "*times n n"]) -> Float[Tensor, "*times n n"]:
+    """A generator from its off-diagonal entries: the diagonal makes every column sum to zero."""
+    off_diagonal.diagonal(dim1=-2, dim2=-1).zero_()
+    return off_diagonal - torch.diag_embed(off_diagonal.sum(-2))

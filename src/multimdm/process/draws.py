@@ -1,0 +1,77 @@
+"""Random draws that are exact in the tail.
+
+A float32 uniform resolves 2^-24: Gumbel noise made from it cuts off rare tokens and silently lowers the
+temperature. All draws here start from float64 uniforms, and a categorical draw takes one of them per position
+(inverse of the distribution function), not one per token.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float64, Int64, Shaped
+from torch import Tensor
+
+from multimdm.process.checks import require
+from multimdm.process.streams import Streams
+
+Generator = torch.Generator | Streams | None
+"""Where randomness comes from: torch's own generator, a given one, or one stream per sequence."""
+
+_BLOCK = 256
+
+
+def uniform(shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None) -> Tensor:
+    """float64 numbers in (0, 1): open at both ends, so that logarithms are finite."""
+    if isinstance(generator, Streams):
+        return generator.uniform(shape, device)
+    source = generator.device if generator is not None else device
+    u = torch.rand(tuple(shape), generator=generator, dtype=torch.float64, device=source)
+    return u.clamp_min_(2.0**-54).to(device)  # rand can give 0: take the middle of that cell
+
+
+def exponential(shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None) -> Tensor:
+    """Standard exponentials in float64, never zero. Minus its logarithm is a standard Gumbel."""
+    return -torch.log(uniform(shape, generator, device))
+
+
+def pick(u: Tensor, num: int) -> Tensor:
+    """The integer floor(u * num) in 0..num-1: uniform if u is."""
+    return (u * num).long().clamp_max_(num - 1)
+
+
+def categorical(weights: Shaped[Tensor, "*rows V"], generator: Generator = None) -> Int64[Tensor, "*rows"]:
+    """One index per row, drawn in proportion to the weights (which need not sum to one)."""
+    return invert_cdf(weights, uniform(weights.shape[:-1], generator, weights.device))
+
+
+def invert_cdf(weights: Shaped[Tensor, "*rows V"], u: Float64[Tensor, "*rows"]) -> Int64[Tensor, "*rows"]:
+    """The index at which the running sum of the weights passes u times their total.
+
+    Two levels, so that only sums of blocks and one block per row are held in float64.
+    """
+    require(
+        weights.shape[:-1] == u.shape,
+        f"weights must have one row per number in u, {list(u.shape)}; got shape {list(weights.shape)}",
+    )
+    flat, target = weights.reshape(-1, weights.shape[-1]), u.reshape(-1)
+    num_rows, V = flat.shape
+    whole = V // _BLOCK * _BLOCK
+    sums = flat[:, :whole].unflatten(-1, (-1, _BLOCK)).sum(-1, dtype=torch.float64) if whole else flat[:, :0].double()
+    if whole < V:
+        sums = torch.cat([sums, flat[:, whole:].sum(-1, keepdim=True, dtype=torch.float64)], dim=-1)
+    block, rest = _search(sums, target * sums.sum(-1))
+    columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=flat.device)
+    inside = flat.gather(1, columns.clamp_max(V - 1)).double().masked_fill(columns >= V, 0.0)
+    column, _ = _search(inside, rest)
+    return (block * _BLOCK + column).reshape(u.shape)
+
+
+def _search(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The first column whose running sum exceeds `target`, and how far `target` lies inside it."""
+    running = weights.cumsum(-1)
+    total = running[:, -1]
+    # Rounding may push the target onto the total: step back below it, to the last column with any weight.
+    target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))[:, None]
+    index = torch.searchsorted(running, target, right=True).clamp_max_(weights.shape[-1] - 1)
+    before = running.gather(1, index) - weights.gather(1, index)
+    return index[:, 0], (target - before)[:, 0].clamp_min_(0.0)

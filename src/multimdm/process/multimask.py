@@ -1,0 +1,284 @@
+"""Multi-mask diffusion (Sec. 3.1-3.2): M masks, each clean token with its designated one.
+
+Clean tokens are the ids 0 .. V-1, masks V .. V+M-1. A token leaves the clean state as alpha_t falls and then sits at
+its designated mask with probability beta_t, else at any mask uniformly. One mask is masked diffusion (MDLM).
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int, Int64
+from torch import Tensor
+
+from multimdm.process.assignment import check_assignment, check_sizes, modulo
+from multimdm.process.base import Ids, Process, flat_values, with_zero_columns
+from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, require
+from multimdm.process.draws import Generator, pick, uniform
+from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
+from multimdm.process.identification import identification
+from multimdm.process.readout import group_masses
+from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
+from multimdm.process.schedule import Schedule, ScheduleValues
+from multimdm.process.terms import LossTerms
+from multimdm.process.times import Time, check_order, check_time, time_dtype
+
+
+class MultiMask(Process):
+    """The multi-mask process on V clean tokens and M masks; `MultiMask(V, 1)` is MDLM's."""
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_masks: int = 1,
+        schedule: Schedule | None = None,
+        assignment: Int[Tensor, " V"] | None = None,
+    ) -> None:
+        check_sizes(vocab_size, num_masks)
+        if assignment is None:
+            assignment = modulo(vocab_size, num_masks)
+        check_assignment(assignment, vocab_size, num_masks)
+        self.vocab_size = vocab_size
+        self.num_masks = num_masks
+        self.schedule = schedule if schedule is not None else Schedule()
+        self.assignment = assignment.long()
+        self._assignment_on = {self.assignment.device: self.assignment}
+
+    def __repr__(self) -> str:
+        return f"MultiMask(vocab_size={self.vocab_size}, num_masks={self.num_masks}, schedule={self.schedule})"
+
+    def prior(
+        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
+    ) -> Int64[Tensor, "..."]:
+        """x_1 ~ u_M: every position at a uniform mask."""
+        return self.vocab_size + pick(uniform(shape, generator, device), self.num_masks)
+
+    def active(self, x_t: Ids) -> Bool[Tensor, "*shape"]:
+        """The masked positions."""
+        return x_t >= self.vocab_size
+
+    def designated_mask(self, x: Ids) -> Int64[Tensor, "*shape"]:
+        """The id m_x of each clean token's mask; a mask keeps its id."""
+        clean = x.clamp_max(self.vocab_size - 1).long()
+        return torch.where(self.active(x), x, self.vocab_size + self._assignment(x.device)[clean])
+
+    # ----------------------------------------------------------------- kernels
+
+    def marginal(self, x_0: Ids, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_t(. | x_0) = alpha_t 1{x_0} + (1 - alpha_t) r_t^{x_0}. Eq. (forward_marginal_single)."""
+        check_ids("x_0", x_0, self.vocab_size)
+        check_time("t", t)
+        v = self._at("t", t, x_0, time_dtype(t))
+        return self._from_clean(x_0, v.alpha, v.one_minus_alpha, v)
+
+    def transition(self, x_s: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_{t|s}(. | x_s). Eq. (two_time_kernel_main)."""
+        check_ids("x_s", x_s, self.num_states)
+        check_order(s, t)
+        dtype = time_dtype(s, t)
+        b, v = self._between(s, t, x_s, dtype), self._at("t", t, x_s, dtype)
+        from_clean = self._from_clean(x_s.clamp_max(self.vocab_size - 1), b.alpha, b.one_minus_alpha, v)
+        from_mask = torch.zeros_like(from_clean)
+        from_mask[..., self.vocab_size :] = (b.one_minus_beta / self.num_masks)[..., None]
+        mask = x_s.clamp_min(self.vocab_size).long()
+        from_mask.scatter_add_(-1, mask[..., None], b.beta.expand(x_s.shape)[..., None])
+        return torch.where(self.active(x_s)[..., None], from_mask, from_clean)
+
+    def posterior(self, x_0: Ids, x_t: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_{s|t}(. | x_t, x_0). Eq. (two_time_backward_main); a visible x_t stays."""
+        self._check_pair(x_0, x_t)
+        check_order(s, t)
+        dtype = time_dtype(s, t)
+        b = self._between(s, t, x_t, dtype)
+        designated, current = self._mask_index(x_0), self._mask_index(x_t)
+        retentions = self._retentions("beta", s, t, x_t, dtype)
+        weights = bridge_weights(designated == current, *retentions, self.num_masks)
+        hidden = bridge_posterior(weights, designated, current, self.num_masks)
+        result = hidden.new_zeros((*x_t.shape, self.num_states))
+        result[..., self.vocab_size :] = b.still_hidden[..., None] * hidden
+        result.scatter_(-1, x_0[..., None].long(), b.reveal.expand(x_t.shape)[..., None])
+        return self._keep_visible(result, x_t)
+
+    def reverse(
+        self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, s: Time, t: Time
+    ) -> Float[Tensor, "*shape states"]:
+        """p^theta_{s|t}(. | x_t) = sum_a x_theta(a) p_{s|t}(. | x_t, a). Eq. (model_reverse_kernel_main)."""
+        self._check_prediction("clean_probs", clean_probs, x_t)
+        check_order(s, t)
+        dtype = clean_probs.dtype
+        b = self._between(s, t, x_t, dtype)
+        retentions = self._retentions("beta", s, t, x_t, dtype)
+        hidden = bridge_average(
+            self._group(clean_probs),
+            self._mask_index(x_t),
+            bridge_weights(True, *retentions, self.num_masks),
+            bridge_weights(False, *retentions, self.num_masks),
+            self.num_masks,
+        )
+        result = torch.cat([b.reveal[..., None] * clean_probs, b.still_hidden[..., None] * hidden], dim=-1)
+        return self._keep_visible(result, x_t)
+
+    def rates(self, t: Time) -> Float[Tensor, "*times states states"]:
+        """The generator R_t[destination, source]; columns sum to zero. Eqs. (forward_rates_app, _masks_app).
+
+        Infinite at t = 1, where the last tokens must leave in no time.
+        """
+        v = self.schedule(t)
+        V, M = self.vocab_size, self.num_masks
+        tokens = torch.arange(V, device=v.alpha.device)
+        rates = v.alpha.new_zeros((*v.alpha.shape, self.num_states, self.num_states))
+        rates[..., V:, :V] = (v.hazard_alpha * v.one_minus_beta / M)[..., None, None]
+        if M == 1:  # r_t = 1 at the only mask; also at t = 1, where the product below is infinity times zero
+            rates[..., V:, :V] = v.hazard_alpha[..., None, None]
+        else:
+            designated = v.hazard_alpha * (v.beta + v.one_minus_beta / M)
+            rates[..., V + self._assignment(tokens.device), tokens] = designated[..., None]
+        rates[..., V:, V:] = (v.hazard_beta / M)[..., None, None]
+        return with_zero_columns(rates)
+
+    def model_scores(self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
+        """s_theta(x_t). Eqs. (model_clean_score_app, model_mask_score_app), the latter in positive terms.
+
+        At a visible x_t the clean token is known, and these are its own scores.
+        """
+        self._check_prediction("clean_probs", clean_probs, x_t)
+        check_time("t", t)
+        v = self._at("t", t, x_t, clean_probs.dtype)
+        current = self._mask_index(x_t)[..., None]
+        elsewhere = (v.one_minus_beta / self.num_masks)[..., None]  # r_t of a mask that is not designated
+        at_home = v.beta[..., None] + elsewhere
+        r_current = torch.where(self._assignment(x_t.device) == current, at_home, elsewhere)
+        to_clean = (v.alpha / v.one_minus_alpha)[..., None] / r_current * clean_probs
+        masses = self._group(clean_probs)
+        others = masses.scatter(-1, current, 0.0)
+        rest = others.sum(-1, keepdim=True)
+        psi = elsewhere / at_home * masses.gather(-1, current) + rest + v.beta[..., None] / elsewhere * others
+        hidden = torch.cat([to_clean, psi.scatter(-1, current, 1.0)], dim=-1)
+        visible = self._from_clean(x_t.clamp_max(self.vocab_size - 1), v.alpha, v.one_minus_alpha, v)
+        return torch.where(self.active(x_t)[..., None], hidden, visible / v.alpha[..., None])
+
+    # ------------------------------------------------------------------- draws
+
+    def corrupt(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """x_t ~ p_t(. | x_0), by one number per position."""
+        check_ids("x_0", x_0, self.vocab_size)
+        check_time("t", t)
+        v = self._at("t", t, x_0, torch.float64)
+        u = uniform(x_0.shape, generator, x_0.device)
+        refreshed = v.one_minus_alpha * v.one_minus_beta
+        mask = self.vocab_size + pick((u / refreshed).clamp_max(1.0), self.num_masks)
+        hidden = torch.where(u < refreshed, mask, self.designated_mask(x_0))
+        return torch.where(u < v.one_minus_alpha, hidden, x_0.long())
+
+    def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """For masks the prediction is the posterior already."""
+        return weights
+
+    def reverse_sample(
+        self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
+    ) -> Int64[Tensor, "*shape"]:
+        """x_s ~ p_{s|t}(. | x_t, clean), by one number per position. Eq. (backward_kernel_masks_app).
+
+        With `clean` drawn from the network's prediction this is a draw from `reverse`. A visible x_t stays; s = 0
+        leaves no mask.
+        """
+        check_ids("clean", clean, self.vocab_size)
+        check_ids("x_t", x_t, self.num_states)
+        check_same_shape("clean", clean, "x_t", x_t)
+        check_order(s, t)
+        b = self._between(s, t, x_t, torch.float64)
+        designated, current = self._mask_index(clean), self._mask_index(x_t)
+        retentions = self._retentions("beta", s, t, x_t, torch.float64)
+        weights = bridge_weights(designated == current, *retentions, self.num_masks)
+        u = uniform(x_t.shape, generator, x_t.device)
+        left = ((u - b.reveal) / b.still_hidden).clamp(0.0, 1.0)  # uniform again, given that it stays hidden
+        mask = self.vocab_size + bridge_draw(left, weights, designated, current, self.num_masks)
+        x_s = torch.where(u < b.reveal, clean.long(), mask)
+        return torch.where(self.active(x_t), x_s, x_t.long())
+
+    # -------------------------------------------------------------------- loss
+
+    def loss(self, log_probs: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
+        """Both terms of the loss density at masked positions, zero at visible ones. Eq. (per_coordinate_loss_main).
+
+        `log_probs` must be normalised. The time integral of the total is the ELBO: the entropy of the data for the
+        exact prediction. Diverges at t = 1 for rho < 1/2 (integrably), and at t = 0, where nothing is masked.
+        """
+        self._check_pair(x_0, x_t)
+        check_table("log_probs", log_probs, x_0, self.vocab_size)
+        check_time("t", t)
+        v = flat_values(self._at("t", t, x_0, torch.float64), x_0.shape)
+        rows, clean, state = log_probs.reshape(-1, self.vocab_size), x_0.reshape(-1).long(), x_t.reshape(-1)
+        active = self.active(state)
+        if self.num_masks == 1:
+            picked, term = rows.gather(1, clean[:, None])[:, 0], torch.zeros_like(v.alpha)
+        else:
+            picked, masses = group_masses(rows, clean, self._assignment(rows.device), self.num_masks)
+            term = identification(masses.double(), self._mask_index(clean), self._mask_index(state), v, active)
+        weight = torch.where(active, -v.d_alpha / v.one_minus_alpha, 0.0)
+        reconstruction = -weight * torch.where(active, picked, 0.0)
+        return LossTerms(reconstruction.to(rows.dtype).view(x_0.shape), term.to(rows.dtype).view(x_0.shape))
+
+    # ------------------------------------------------------------------- paths
+
+    def noise(
+        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
+    ) -> GumbelNoise:
+        """The randomness of shared-Gumbel paths: three exponentials and an index per position."""
+        return draw_noise(tuple(shape), self.num_masks, generator, device)
+
+    def noise_of(self, exponentials: Float[Tensor, "*rows states"], x_0: Int[Tensor, "*rows k"]) -> GumbelNoise:
+        """What a full set of V+M exponentials (exp of minus the Gumbels) means for each of k clean tokens."""
+        masks = exponentials[..., self.vocab_size :]
+        designated = self._mask_index(x_0)
+        others, rival = first_other(masks, designated)
+        return GumbelNoise(exponentials.gather(-1, x_0.long()), masks.gather(-1, designated), others, rival)
+
+    def _path(self, x_0: Tensor, noise: GumbelNoise, values: ScheduleValues) -> Int64[Tensor, "..."]:
+        """Eq. (gumbel_coupled_path): the first to arrive of x_0, its designated mask and the best other mask.
+
+        For 0 < rho <= 1 a path jumps at most twice, once if M = 1 (Prop. mm_gumbel_two_jumps).
+        """
+        elsewhere = values.one_minus_alpha * values.one_minus_beta / self.num_masks
+        at_clean = noise.clean / values.alpha
+        at_designated = noise.designated / (values.one_minus_alpha * values.beta + elsewhere)
+        at_rival = noise.others / elsewhere
+        designated = self._mask_index(x_0)
+        rival = rival_state(designated, noise.rival, self.num_masks)
+        mask = self.vocab_size + torch.where(at_designated <= at_rival, designated, rival)
+        return torch.where(at_clean <= torch.minimum(at_designated, at_rival), x_0.long(), mask)
+
+    # ----------------------------------------------------------------- helpers
+
+    def _assignment(self, device: torch.device) -> Int64[Tensor, " V"]:
+        """The assignment on the device of the ids, copied there once."""
+        if device not in self._assignment_on:
+            self._assignment_on[device] = self.assignment.to(device)
+        return self._assignment_on[device]
+
+    def _mask_index(self, x: Tensor) -> Int64[Tensor, "..."]:
+        """0..M-1: which mask a mask is, or is designated for a clean token."""
+        return self.designated_mask(x) - self.vocab_size
+
+    def _group(self, clean_probs: Tensor) -> Tensor:
+        """m = T x_theta: the prediction summed over the tokens of each mask."""
+        masses = clean_probs.new_zeros((*clean_probs.shape[:-1], self.num_masks))
+        return masses.index_add(-1, self._assignment(clean_probs.device), clean_probs)
+
+    def _from_clean(self, x: Tensor, stay: Tensor, leave: Tensor, v: ScheduleValues) -> Tensor:
+        """stay 1{x} + leave r_t^x, with r_t^x of Eq. (rt_def)."""
+        result = stay.new_zeros((*x.shape, self.num_states))
+        result[..., self.vocab_size :] = (leave * v.one_minus_beta / self.num_masks)[..., None]
+        result.scatter_(-1, x[..., None].long(), stay.expand(x.shape)[..., None])
+        designated = self.designated_mask(x)
+        return result.scatter_add_(-1, designated[..., None], (leave * v.beta).expand(x.shape)[..., None])
+
+    def _keep_visible(self, result: Tensor, x_t: Tensor) -> Tensor:
+        """The kernel at masked positions; all mass on x_t at visible ones."""
+        stays = torch.zeros_like(result).scatter_(-1, x_t[..., None].long(), 1.0)
+        return torch.where(self.active(x_t)[..., None], result, stays)
+
+    def _check_pair(self, x_0: Tensor, x_t: Tensor) -> None:
+        super()._check_pair(x_0, x_t)
+        if checks_contents():
+            strangers = int(((x_t != x_0) & ~self.active(x_t)).sum())
+            require(strangers == 0, f"x_t must equal x_0 wherever it is visible; it differs at {strangers} positions")

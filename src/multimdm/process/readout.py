@@ -1,0 +1,86 @@
+"""What a loss needs of a row of log-probabilities, read in chunks of rows.
+
+A row has V entries, but the losses use a handful of numbers of it: log p(x_0) and the M group sums T p, or
+log p(x_0), log p(x_t) and one sum over the row. These functions compute them without keeping a second table of the
+size of the log-probabilities, forward or backward: a chunk stays in the processor's cache.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+_CHUNK_ENTRIES = 2**19
+"""Entries of a chunk of rows: 2 MB in float32."""
+
+
+def group_masses(
+    log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], assignment: Int64[Tensor, " V"], num_masks: int
+) -> tuple[Float[Tensor, " N"], Float[Tensor, "N M"]]:
+    """log p(x_0), and the group sums m = T p of eq. (psi_theta_simplified_app)."""
+    return _GroupMasses.apply(log_probs, x_0, assignment, num_masks)
+
+
+def log1p_sum(
+    log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], x_t: Int64[Tensor, " N"], odds: Float[Tensor, " N"]
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """log p(x_0), log p(x_t), and the sum of log(1 + odds p(j)) over all tokens j but x_t."""
+    return _Log1pSum.apply(log_probs, x_0, x_t, odds)
+
+
+def _chunks(table: Tensor) -> Iterator[slice]:
+    rows = max(1, _CHUNK_ENTRIES // table.shape[-1])
+    for start in range(0, table.shape[0], rows):
+        yield slice(start, start + rows)
+
+
+class _GroupMasses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, log_probs, x_0, assignment, num_masks):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(log_probs, x_0, assignment)
+        working = torch.promote_types(log_probs.dtype, torch.float32)
+        masses = log_probs.new_zeros((log_probs.shape[0], num_masks), dtype=working)
+        for rows in _chunks(log_probs):
+            masses[rows].index_add_(1, assignment, log_probs[rows].to(working).exp())
+        return log_probs.gather(1, x_0[:, None])[:, 0], masses
+
+    @staticmethod
+    def backward(ctx, grad_picked, grad_masses):  # pyright: ignore[reportIncompatibleMethodOverride]
+        log_probs, x_0, assignment = ctx.saved_tensors
+        gradient = torch.empty_like(log_probs)
+        for rows in _chunks(log_probs):
+            chunk = log_probs[rows].to(grad_masses.dtype).exp()
+            torch.mul(chunk, grad_masses[rows].index_select(1, assignment), out=chunk)
+            gradient[rows] = chunk
+        gradient.scatter_add_(1, x_0[:, None], grad_picked[:, None].to(gradient.dtype))
+        return gradient, None, None, None
+
+
+class _Log1pSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, log_probs, x_0, x_t, odds):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(log_probs, x_0, x_t, odds)
+        total = odds.new_empty(log_probs.shape[0])
+        for rows in _chunks(log_probs):
+            scaled = _scaled(log_probs[rows], x_t[rows], odds[rows])
+            total[rows] = torch.log1p(scaled).sum(-1, dtype=odds.dtype)
+        return log_probs.gather(1, x_0[:, None])[:, 0], log_probs.gather(1, x_t[:, None])[:, 0], total
+
+    @staticmethod
+    def backward(ctx, grad_0, grad_t, grad_total):  # pyright: ignore[reportIncompatibleMethodOverride]
+        log_probs, x_0, x_t, odds = ctx.saved_tensors
+        gradient = torch.empty_like(log_probs)
+        for rows in _chunks(log_probs):
+            scaled = _scaled(log_probs[rows], x_t[rows], odds[rows])
+            gradient[rows] = grad_total[rows, None].to(scaled.dtype) * (scaled / (1 + scaled))
+        for index, grad in ((x_0, grad_0), (x_t, grad_t)):
+            gradient.scatter_add_(1, index[:, None], grad[:, None].to(gradient.dtype))
+        return gradient, None, None, None
+
+
+def _scaled(log_probs: Tensor, x_t: Tensor, odds: Tensor) -> Tensor:
+    """odds p(j), with 0 at j = x_t."""
+    working = torch.promote_types(log_probs.dtype, torch.float32)
+    scaled = log_probs.to(working).exp().mul_(odds[:, None].to(working))
+    return scaled.scatter_(1, x_t[:, None], 0.0)

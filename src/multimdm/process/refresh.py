@@ -1,0 +1,72 @@
+"""The refreshing chain: stay where you are with probability b, else move to any of n states uniformly.
+
+The mask sector of `MultiMask` is this chain on M masks started at the designated one; `Uniform` is this chain on
+the V tokens. Both bridges between two times therefore come from here. For a chain that starts at `target` and is
+at `current` at time t, the state at s < t is, by Bayes' rule, a mixture of three: the target, the current state, or
+any state uniformly. All three weights are sums of positive terms, finite for every reachable current state.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from multimdm.process.draws import pick
+
+
+@dataclass(frozen=True)
+class Retention:
+    """The probability of not having been refreshed, with its complement: beta (masks) or alpha (uniform)."""
+
+    kept: Tensor
+    lost: Tensor
+
+
+@dataclass(frozen=True)
+class BridgeWeights:
+    """Where the chain is at s, given its start and its state at t; the three sum to one."""
+
+    target: Tensor
+    current: Tensor
+    anywhere: Tensor
+
+
+def bridge_weights(same: Tensor | bool, s: Retention, t: Retention, between: Retention, n: int) -> BridgeWeights:
+    """Weights of r_s(j) [b 1{j=k} + (1-b)/n] / r_t(k), with `same` telling whether k is the target.
+
+    The mask factor of Eq. (two_time_backward_main), multiplied through by n.
+    """
+    same = torch.as_tensor(same, device=t.kept.device)
+    total = torch.where(same, n * t.kept + t.lost, t.lost)
+    return BridgeWeights(
+        target=s.kept * torch.where(same, n * between.kept + between.lost, between.lost) / total,
+        current=s.lost * between.kept / total,
+        anywhere=s.lost * between.lost / total,
+    )
+
+
+def bridge_posterior(weights: BridgeWeights, target: Tensor, current: Tensor, n: int) -> Tensor:
+    """The bridge as a distribution [..., n]."""
+    shape = torch.broadcast_shapes(target.shape, weights.anywhere.shape)
+    result = (weights.anywhere / n).expand(shape)[..., None].repeat(*[1] * len(shape), n)
+    for index, weight in ((target, weights.target), (current, weights.current)):
+        result.scatter_add_(-1, index[..., None], weight.expand(shape)[..., None])
+    return result
+
+
+def bridge_average(mass: Tensor, current: Tensor, same: BridgeWeights, other: BridgeWeights, n: int) -> Tensor:
+    """The bridge averaged over a target with distribution `mass` [..., n]; `same` is for target = current."""
+    index = current[..., None]
+    at_current = mass.gather(-1, index)
+    elsewhere = mass.scatter(-1, index, 0.0)
+    rest = elsewhere.sum(-1, keepdim=True)
+    spread = (at_current * same.anywhere[..., None] + rest * other.anywhere[..., None]) / n
+    stay = at_current * (same.target + same.current)[..., None] + rest * other.current[..., None]
+    return (elsewhere * other.target[..., None] + spread).scatter_add(-1, index, stay)
+
+
+def bridge_draw(u: Tensor, weights: BridgeWeights, target: Tensor, current: Tensor, n: int) -> Tensor:
+    """A draw from the bridge by one uniform number per position, in O(1) whatever n."""
+    to_current = weights.target + weights.current
+    anywhere = pick(((u - to_current) / weights.anywhere).nan_to_num(0.0).clamp(0.0, 1.0), n)
+    return torch.where(u < weights.target, target, torch.where(u < to_current, current, anywhere))

@@ -1,0 +1,125 @@
+"""Schedules: alpha_t says how visible a clean token is, beta_t how sure its mask is of it.
+
+alpha falls from 1 at t = 0 (data) to 0 at t = 1 (noise), exactly; beta_t = alpha_t ** rho. Complements such as
+1 - alpha are computed directly: a subtraction would lose every digit near t = 0, where the loss weighs most.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from multimdm.process.checks import require
+from multimdm.process.times import Time, check_order, check_positive, check_time, time_dtype
+
+Times = Float[Tensor, "*times"]
+
+
+@dataclass(frozen=True)
+class ScheduleValues:
+    """The schedule at one time (or at a tensor of times)."""
+
+    alpha: Times
+    beta: Times
+    one_minus_alpha: Times
+    one_minus_beta: Times
+    d_alpha: Times
+    """The derivative of alpha in t."""
+    d_beta: Times
+    """The derivative of beta in t; minus infinity at t = 1 for rho < 1."""
+    hazard_alpha: Times
+    """-d_alpha / alpha, the rate lambda_t of leaving the clean token; infinite at t = 1."""
+    hazard_beta: Times
+    """-d_beta / beta, the rate of refreshing a mask; infinite at t = 1."""
+    beta_decay: Times
+    """-d_beta * beta, finite at t = 1 for rho >= 1/2: what is left of the identification weight there."""
+
+
+@dataclass(frozen=True)
+class BetweenValues:
+    """The schedule between two times s < t: alpha_{t|s} = alpha_t / alpha_s, and so on."""
+
+    alpha: Times
+    beta: Times
+    one_minus_alpha: Times
+    one_minus_beta: Times
+    reveal: Times
+    """(alpha_s - alpha_t) / (1 - alpha_t): a token hidden at t is visible at s with this probability."""
+    still_hidden: Times
+    """(1 - alpha_s) / (1 - alpha_t) = 1 - reveal."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """alpha_t = 1 - t (or cos(pi t / 2)) and beta_t = alpha_t ** rho.
+
+    Called with a time it gives `ScheduleValues`; `between(s, t)` gives the ratios that the two-time kernels need.
+    """
+
+    rho: float = 1.0
+    """beta_t = alpha_t ** rho. The paper trains with 1 and draws Fig. conditional_entropy with 1/2."""
+    kind: Literal["linear", "cosine"] = "linear"
+    """alpha_t = 1 - t, or alpha_t = cos(pi t / 2)."""
+
+    def __post_init__(self) -> None:
+        check_positive("rho", self.rho)
+        require(self.kind in ("linear", "cosine"), f"kind must be 'linear' or 'cosine'; got {self.kind!r}")
+
+    def __call__(self, t: Time) -> ScheduleValues:
+        """The values at t; in the dtype of t, or torch's default dtype if t is a number."""
+        check_time("t", t)
+        t = torch.as_tensor(t, dtype=time_dtype(t))
+        alpha, one_minus_alpha, d_alpha = self._alpha(t)
+        hazard_alpha = -d_alpha / alpha
+        if self.rho == 1.0:  # exact, and the usual case
+            beta, one_minus_beta, d_beta = alpha, one_minus_alpha, d_alpha
+            hazard_beta, beta_decay = hazard_alpha, -d_alpha * alpha
+        else:
+            beta = alpha**self.rho
+            one_minus_beta = -torch.expm1(self.rho * _log(alpha, one_minus_alpha))
+            d_beta = self.rho * alpha ** (self.rho - 1) * d_alpha
+            hazard_beta = self.rho * hazard_alpha
+            beta_decay = -self.rho * alpha ** (2 * self.rho - 1) * d_alpha
+        return ScheduleValues(
+            alpha, beta, one_minus_alpha, one_minus_beta, d_alpha, d_beta, hazard_alpha, hazard_beta, beta_decay
+        )
+
+    def between(self, s: Time, t: Time) -> BetweenValues:
+        """alpha_{t|s}, beta_{t|s} and their complements for s < t."""
+        check_order(s, t)
+        dtype = time_dtype(s, t)
+        alpha_s, one_minus_alpha_s, _ = self._alpha(torch.as_tensor(s, dtype=dtype))
+        alpha_t, one_minus_alpha_t, _ = self._alpha(torch.as_tensor(t, dtype=dtype))
+        # alpha_s - alpha_t, taken between whichever pair of numbers is small: those carry no rounding.
+        fall = torch.where(one_minus_alpha_s < 0.5, one_minus_alpha_t - one_minus_alpha_s, alpha_s - alpha_t)
+        one_minus_alpha = fall / alpha_s
+        alpha = alpha_t / alpha_s
+        if self.rho == 1.0:
+            beta, one_minus_beta = alpha, one_minus_alpha
+        else:
+            beta = alpha**self.rho
+            one_minus_beta = -torch.expm1(self.rho * _log(alpha, one_minus_alpha))
+        return BetweenValues(
+            alpha,
+            beta,
+            one_minus_alpha,
+            one_minus_beta,
+            reveal=fall / one_minus_alpha_t,
+            still_hidden=one_minus_alpha_s / one_minus_alpha_t,
+        )
+
+    def _alpha(self, t: Times) -> tuple[Times, Times, Times]:
+        """alpha, 1 - alpha and the derivative of alpha."""
+        if self.kind == "linear":
+            return 1 - t, t, -torch.ones_like(t)
+        alpha = torch.sin(math.pi / 2 * (1 - t))  # = cos(pi t / 2), but exactly 0 at t = 1
+        one_minus_alpha = torch.where(t < 0.5, 2 * torch.sin(math.pi / 4 * t) ** 2, 1 - alpha)
+        return alpha, one_minus_alpha, -math.pi / 2 * torch.sin(math.pi / 2 * t)
+
+
+def _log(a: Times, one_minus_a: Times) -> Times:
+    """log a, accurate at both ends."""
+    return torch.where(one_minus_a < 0.5, torch.log1p(-one_minus_a), torch.log(a))

@@ -1,0 +1,225 @@
+"""Uniform-state diffusion (USDM, DUO): a token is replaced by any token uniformly.
+
+The network predicts the leave-one-out distribution p(x_0^l | x_t without position l), DUO's convention. The posterior
+follows by Bayes' rule: the weight of x_t itself is multiplied by 1 + V alpha_t / (1 - alpha_t).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int, Int64
+from torch import Tensor
+
+from multimdm.process.base import Ids, Process, flat_values, with_zero_columns
+from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, require
+from multimdm.process.draws import Generator, pick, uniform
+from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
+from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
+from multimdm.process.readout import log1p_sum
+from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
+from multimdm.process.schedule import Schedule, ScheduleValues
+from multimdm.process.terms import LossTerms
+from multimdm.process.times import Time, check_order, check_time, time_dtype
+
+
+class Uniform(Process):
+    """The uniform-state process on V tokens; it has no masks, and every position is always active."""
+
+    num_masks = 0
+
+    def __init__(self, vocab_size: int, schedule: Schedule | None = None) -> None:
+        self.vocab_size = check_integer("vocab_size", vocab_size, 2)
+        self.schedule = schedule if schedule is not None else Schedule()
+
+    def __repr__(self) -> str:
+        return f"Uniform(vocab_size={self.vocab_size}, schedule={self.schedule})"
+
+    def prior(
+        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
+    ) -> Int64[Tensor, "..."]:
+        """x_1: every position at a uniform token."""
+        return pick(uniform(shape, generator, device), self.vocab_size)
+
+    def active(self, x_t: Ids) -> Bool[Tensor, "*shape"]:
+        """Every position: nothing tells noise from data."""
+        return torch.ones_like(x_t, dtype=torch.bool)
+
+    # ----------------------------------------------------------------- kernels
+
+    def marginal(self, x_0: Ids, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_t(. | x_0) = alpha_t 1{x_0} + (1 - alpha_t) / V. Eq. (uniform_forward_prelim)."""
+        check_ids("x_0", x_0, self.vocab_size)
+        check_time("t", t)
+        v = self._at("t", t, x_0, time_dtype(t))
+        return self._stay_or_spread(x_0, v.alpha, v.one_minus_alpha)
+
+    def transition(self, x_s: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_{t|s}(. | x_s) = alpha_{t|s} 1{x_s} + (1 - alpha_{t|s}) / V."""
+        check_ids("x_s", x_s, self.num_states)
+        check_order(s, t)
+        b = self._between(s, t, x_s, time_dtype(s, t))
+        return self._stay_or_spread(x_s, b.alpha, b.one_minus_alpha)
+
+    def posterior(self, x_0: Ids, x_t: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
+        """p_{s|t}(. | x_t, x_0), by Bayes' rule."""
+        self._check_pair(x_0, x_t)
+        check_order(s, t)
+        retentions = self._retentions("alpha", s, t, x_t, time_dtype(s, t))
+        weights = bridge_weights(x_0 == x_t, *retentions, self.vocab_size)
+        return bridge_posterior(weights, x_0.long(), x_t.long(), self.vocab_size)
+
+    def reverse(
+        self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, s: Time, t: Time
+    ) -> Float[Tensor, "*shape states"]:
+        """The posterior kernel averaged over p(x_0 | x_t) of a leave-one-out prediction: DUO's reverse kernel."""
+        self._check_prediction("clean_probs", clean_probs, x_t)
+        check_order(s, t)
+        weights = self.posterior_weights(clean_probs, x_t, t)
+        retentions = self._retentions("alpha", s, t, x_t, clean_probs.dtype)
+        return bridge_average(
+            weights / weights.sum(-1, keepdim=True),
+            x_t.long(),
+            bridge_weights(True, *retentions, self.vocab_size),
+            bridge_weights(False, *retentions, self.vocab_size),
+            self.vocab_size,
+        )
+
+    def rates(self, t: Time) -> Float[Tensor, "*times states states"]:
+        """R_t[destination, source] = -(d_alpha / alpha) / V off the diagonal. Infinite at t = 1."""
+        rate = self.schedule(t).hazard_alpha / self.vocab_size
+        shape = (*rate.shape, self.vocab_size, self.vocab_size)
+        return with_zero_columns(rate[..., None, None].expand(shape).clone())
+
+    def model_scores(self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
+        """s_theta(x_t)_j = (V alpha x_theta(j) + 1 - alpha) / (V alpha x_theta(x_t) + 1 - alpha)."""
+        self._check_prediction("clean_probs", clean_probs, x_t)
+        check_time("t", t)
+        v = self._at("t", t, x_t, clean_probs.dtype)
+        mixed = self.vocab_size * v.alpha[..., None] * clean_probs + v.one_minus_alpha[..., None]
+        return mixed / mixed.gather(-1, x_t[..., None].long())
+
+    # ------------------------------------------------------------------- draws
+
+    def corrupt(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """x_t ~ p_t(. | x_0), by one number per position."""
+        check_ids("x_0", x_0, self.vocab_size)
+        check_time("t", t)
+        lost = self._at("t", t, x_0, torch.float64).one_minus_alpha
+        u = uniform(x_0.shape, generator, x_0.device)
+        return torch.where(u < lost, pick((u / lost).clamp_max(1.0), self.vocab_size), x_0.long())
+
+    def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """Leave-one-out weights times p_t(x_t | .): up to a factor, 1 + V alpha / (1 - alpha) at x_t."""
+        self._check_prediction("weights", weights, x_t)
+        check_time("t", t)
+        v = self._at("t", t, x_t, weights.dtype)
+        total = self.vocab_size * v.alpha + v.one_minus_alpha
+        others, itself = (v.one_minus_alpha / total)[..., None], weights.gather(-1, x_t[..., None].long())
+        return (weights * others).scatter(-1, x_t[..., None].long(), itself)
+
+    def reverse_sample(
+        self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
+    ) -> Int64[Tensor, "*shape"]:
+        """x_s ~ p_{s|t}(. | x_t, clean), by one number per position; at s = 0 it is `clean`."""
+        check_ids("clean", clean, self.vocab_size)
+        check_ids("x_t", x_t, self.num_states)
+        check_same_shape("clean", clean, "x_t", x_t)
+        check_order(s, t)
+        retentions = self._retentions("alpha", s, t, x_t, torch.float64)
+        weights = bridge_weights(clean == x_t, *retentions, self.vocab_size)
+        u = uniform(x_t.shape, generator, x_t.device)
+        return bridge_draw(u, weights, clean.long(), x_t.long(), self.vocab_size)
+
+    # -------------------------------------------------------------------- loss
+
+    def loss(self, log_probs: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
+        """DUO's continuous-time NELBO density for normalised leave-one-out log-probabilities.
+
+        With odds = V alpha / (1 - alpha) and q the prediction, it is lambda_t / V times the bracket
+        sum_{j != x_t} [s_theta(j) - s(j) - s(j) log(s_theta(j) / s(j))] of the scores
+        s_theta(j) = (1 + odds q_j) / (1 + odds q_{x_t}). The bracket is of second order in the odds, so the loss
+        vanishes at t = 1; there it is set to zero, its limit.
+        """
+        self._check_pair(x_0, x_t)
+        check_table("log_probs", log_probs, x_0, self.vocab_size)
+        check_time("t", t)
+        v = flat_values(self._at("t", t, x_0, torch.float64), x_0.shape)
+        rows = log_probs.reshape(-1, self.vocab_size)
+        clean, state = x_0.reshape(-1).long(), x_t.reshape(-1).long()
+        # The floor keeps the odds finite in float32; at such times they only enter multiplied by 1 - alpha.
+        odds = self.vocab_size * v.alpha / v.one_minus_alpha.clamp_min(1e-30)
+        log_q_clean, log_q_state, log_sum = (x.double() for x in log1p_sum(rows, clean, state, odds))
+        weight = torch.where(v.alpha > 0, v.hazard_alpha / self.vocab_size, 0.0)
+        bracket = torch.where(
+            clean == state,
+            _bracket_at_clean(log_q_state, log_sum, v, self.vocab_size),
+            _bracket_elsewhere(log_q_clean, log_q_state, log_sum, odds, self.vocab_size),
+        )
+        reconstruction = (weight * bracket).to(rows.dtype).view(x_0.shape)
+        return LossTerms(reconstruction, torch.zeros_like(reconstruction))
+
+    # ------------------------------------------------------------------- paths
+
+    def noise(
+        self,
+        shape: Sequence[int],
+        generator: Generator = None,
+        device: torch.device | str | None = None,
+        noise: Literal["gumbel", "gaussian"] = "gumbel",
+    ) -> GumbelNoise | GaussianNoise:
+        """The randomness of shared-Gumbel or of DUO's shared-Gaussian paths."""
+        require(noise in ("gumbel", "gaussian"), f"noise must be 'gumbel' or 'gaussian'; got {noise!r}")
+        draw = draw_noise if noise == "gumbel" else draw_gaussian_noise
+        return draw(tuple(shape), self.vocab_size, generator, device)
+
+    def noise_of(self, exponentials: Float[Tensor, "*rows V"], x_0: Int[Tensor, "*rows k"]) -> GumbelNoise:
+        """What a full set of V exponentials (exp of minus the Gumbels) means for each of k clean tokens."""
+        clean = exponentials.gather(-1, x_0.long())
+        return GumbelNoise(clean, clean, *first_other(exponentials, x_0.long()))
+
+    def gaussian_noise_of(self, gaussians: Float[Tensor, "*rows V"], x_0: Int[Tensor, "*rows k"]) -> GaussianNoise:
+        """What a full set of V Gaussians means for each of k clean tokens."""
+        others, rival = first_other(-gaussians, x_0.long())
+        return GaussianNoise(gaussians.gather(-1, x_0.long()), -others, rival)
+
+    def _path(self, x_0: Tensor, noise: GumbelNoise | GaussianNoise, values: ScheduleValues) -> Int64[Tensor, "..."]:
+        """The clean token until the best other overtakes it: at most one jump.
+
+        Eq. (duo_gumbel_path) or Eq. (duo_gaussian_path); by Thm. (duo_gumbel_path) they agree in law.
+        """
+        if isinstance(noise, GaussianNoise):
+            keeps = snr_of_alpha(values.alpha, values.one_minus_alpha, self.vocab_size) > noise.others - noise.clean
+        else:
+            each_other = values.one_minus_alpha / self.vocab_size
+            keeps = noise.clean / (values.alpha + each_other) <= noise.others / each_other
+        rival = rival_state(x_0.long(), noise.rival, self.vocab_size)
+        return torch.where(keeps, x_0.long(), rival)
+
+    # ----------------------------------------------------------------- helpers
+
+    def _stay_or_spread(self, x: Tensor, stay: Tensor, spread: Tensor) -> Tensor:
+        """stay 1{x} + spread / V."""
+        result = (spread / self.vocab_size).expand(x.shape)[..., None].repeat(*[1] * x.ndim, self.vocab_size)
+        return result.scatter_add_(-1, x[..., None].long(), stay.expand(x.shape)[..., None])
+
+
+def _bracket_at_clean(log_q: Tensor, log_sum: Tensor, v: ScheduleValues, V: int) -> Tensor:
+    """The bracket where x_t = x_0 = i: A [(V-1)(z - log(1+z)) - log_sum] + z.
+
+    A = 1 / (1 + odds) and 1 + z = (1 + odds) / (1 + odds q_i); `log_sum` runs over log(1 + odds q_j), j != i.
+    """
+    signal = V * v.alpha
+    A = v.one_minus_alpha / (signal + v.one_minus_alpha)
+    z = signal * -torch.expm1(log_q) / (signal * torch.exp(log_q) + v.one_minus_alpha)
+    return A * ((V - 1) * (z - torch.log1p(z)) - log_sum) + z
+
+
+def _bracket_elsewhere(log_q_clean: Tensor, log_q_state: Tensor, log_sum: Tensor, odds: Tensor, V: int) -> Tensor:
+    """The bracket where x_t = i differs from x_0."""
+    q_i, rest = torch.exp(log_q_state), -torch.expm1(log_q_state)
+    y = odds * q_i
+    log_i = torch.log1p(y)
+    spread = (V - 1) * (log_i - y / (1 + y)) + odds * rest / (1 + y) - log_sum  # all j != i as if s(j) = 1
+    true_ratio = (1 + odds) * torch.log1p(odds) - odds
+    return spread + true_ratio - odds * (torch.log1p(odds * torch.exp(log_q_clean)) - log_i)
