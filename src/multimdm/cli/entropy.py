@@ -94,5 +94,8 @@ def draw_forward(options: Options) -> None:
 def _summary(points) -> str:
     """The curves at t = 1/2 as a table."""
     width = max(len(p.curve) for p in points)
-    rows = [f"  {p.curve:<{width}}  {p.value:.4f}" + (f" ± {p.standard_error:.4f}" if p.standard_error else "") for p in points]
+    rows = [
+        f"  {p.curve:<{width}}  {p.value:.4f}" + (f" ± {p.standard_error:.4f}" if p.standard_error else "")
+        for p in points
+    ]
     return "\n".join(["entropy of the clean token at t = 1/2, in nats (± one standard error):", *rows])

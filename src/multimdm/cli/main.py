@@ -8,8 +8,7 @@ from difflib import get_close_matches
 import multimdm
 
 COMMANDS = {
-    "entropy": "how much coupled paths tell of the clean token (Fig. conditional_entropy), or pictures of the forward "
-    "processes",
+    "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
 }
 """Name -> what it does. The module is `multimdm.cli.<name>`; it has `main(arguments)`."""
 

@@ -60,7 +60,7 @@ def random_balanced(vocab_size: int, num_masks: int, seed: int = 0) -> Int64[Ten
     return (order % num_masks).contiguous()
 
 
-def frequency_balanced(counts: Sequence[float] | Tensor, num_masks: int) -> Int64[Tensor, " V"]:
+def frequency_balanced(counts: Sequence[float | int] | Tensor, num_masks: int) -> Int64[Tensor, " V"]:
     """Masks of nearly equal probability mass, given how often each token occurs.
 
     The most frequent token not yet placed goes to the lightest mask (Graham's rule), which is within 4/3 of the
@@ -71,8 +71,7 @@ def frequency_balanced(counts: Sequence[float] | Tensor, num_masks: int) -> Int6
     check_sizes(len(counts), num_masks)
     require(
         bool(torch.isfinite(counts).all()) and bool((counts >= 0).all()),
-        "counts must be finite and not negative; "
-        f"got values from {float(counts.min())} to {float(counts.max())}",
+        f"counts must be finite and not negative; got values from {float(counts.min())} to {float(counts.max())}",
     )
     assignment = [0] * len(counts)
     masks = [(0.0, 0, mask) for mask in range(num_masks)]  # (mass, tokens, mask): a heap, lightest first

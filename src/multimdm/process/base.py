@@ -83,9 +83,7 @@ class Process(ABC):
         """The loss density at time t, per position."""
 
     @abstractmethod
-    def noise(
-        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
-    ) -> Any:
+    def noise(self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None) -> Any:
         """The randomness of coupled paths, as `path` takes it."""
 
     @abstractmethod
@@ -99,7 +97,11 @@ class Process(ABC):
         return self._path(x_0, noise, self._at("t", t, x_0, torch.float64))
 
     def couple(
-        self, x_0: Ids, times: Sequence[float] | Float[Tensor, "..."], generator: Generator = None, **kind: str
+        self,
+        x_0: Ids,
+        times: Sequence[float | int] | Float[Tensor, "..."],
+        generator: Generator = None,
+        **kind: str,
     ) -> Int64[Tensor, "T *shape"]:
         """States [T, *x_0.shape] of one coupled path per position, at times [T] or [T, B]."""
         check_ids("x_0", x_0, self.vocab_size)

@@ -54,7 +54,7 @@ def check_ids(name: str, x: Tensor, num_states: int) -> None:
     if _enabled and x.numel():
         low, high = int(x.min()), int(x.max())
         require(
-            0 <= low and high < num_states,
+            low >= 0 and high < num_states,
             f"{name} must hold ids from 0 to {num_states - 1}; it holds ids from {low} to {high}",
         )
 

@@ -40,7 +40,9 @@ def draw_gaussian_noise(
     u = uniform((*shape, 3), generator, device)
     upper_tail = -torch.expm1(torch.log(u[..., 1]) / (V - 1))  # 1 - u^(1/(V-1)), without cancellation
     return GaussianNoise(
-        clean=torch.special.ndtri(u[..., 0]), others=-torch.special.ndtri(upper_tail), rival=pick(u[..., 2], V - 1)
+        clean=torch.special.ndtri(u[..., 0]),
+        others=-torch.special.ndtri(upper_tail),
+        rival=pick(u[..., 2], V - 1),
     )
 
 

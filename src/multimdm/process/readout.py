@@ -23,7 +23,10 @@ def group_masses(
 
 
 def log1p_sum(
-    log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], x_t: Int64[Tensor, " N"], odds: Float[Tensor, " N"]
+    log_probs: Float[Tensor, "N V"],
+    x_0: Int64[Tensor, " N"],
+    x_t: Int64[Tensor, " N"],
+    odds: Float[Tensor, " N"],
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, " N"]]:
     """log p(x_0), log p(x_t), and the sum of log(1 + odds p(j)) over all tokens j but x_t."""
     return _Log1pSum.apply(log_probs, x_0, x_t, odds)

@@ -84,7 +84,15 @@ class Schedule:
             hazard_beta = self.rho * hazard_alpha
             beta_decay = -self.rho * alpha ** (2 * self.rho - 1) * d_alpha
         return ScheduleValues(
-            alpha, beta, one_minus_alpha, one_minus_beta, d_alpha, d_beta, hazard_alpha, hazard_beta, beta_decay
+            alpha,
+            beta,
+            one_minus_alpha,
+            one_minus_beta,
+            d_alpha,
+            d_beta,
+            hazard_alpha,
+            hazard_beta,
+            beta_decay,
         )
 
     def between(self, s: Time, t: Time) -> BetweenValues:

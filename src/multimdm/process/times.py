@@ -8,7 +8,7 @@ from torch import Tensor
 
 from multimdm.process.checks import checks_contents, require
 
-Time = float | Tensor
+Time = float | int | Tensor
 """A number in [0, 1], or a floating tensor whose shape is a prefix of the shape of the ids."""
 
 
@@ -18,7 +18,10 @@ def check_time(name: str, t: Time) -> None:
         require(t.is_floating_point(), f"{name} must be a number or a floating-point tensor; got {t.dtype}")
         if checks_contents() and t.numel():
             inside = bool(((t >= 0) & (t <= 1)).all())
-            require(inside, f"{name} must lie in [0, 1]; it holds values from {float(t.min())} to {float(t.max())}")
+            require(
+                inside,
+                f"{name} must lie in [0, 1]; it holds values from {float(t.min())} to {float(t.max())}",
+            )
     else:
         require(
             isinstance(t, (int, float)) and not isinstance(t, bool) and 0 <= t <= 1,  # false for NaN too
@@ -57,10 +60,10 @@ def per_position(name: str, t: Time, x: Tensor, dtype: torch.dtype) -> Tensor:
         f"{name} must be a number or have a shape that begins the shape of the ids, {list(x.shape)}; "
         f"got {list(t.shape)}",
     )
-    return t.reshape(*t.shape, *[1] * (x.ndim - t.ndim))
+    return t.reshape((*t.shape, *[1] * (x.ndim - t.ndim)))
 
 
-def stack_times(times: Sequence[float] | Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
+def stack_times(times: Sequence[float | int] | Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
     """`times` [T] or [T, *x.shape[:k]] as a tensor that broadcasts against [T, *x.shape]."""
     if not isinstance(times, Tensor):
         for index, t in enumerate(times):
@@ -69,11 +72,10 @@ def stack_times(times: Sequence[float] | Tensor, x: Tensor, dtype: torch.dtype) 
     require(times.ndim >= 1, "times must be a list of times, or a tensor [T] or [T, B]; got one number")
     require(
         times.shape[1:] == x.shape[: times.ndim - 1],
-        f"times must have shape [T] or [T, B, ...] with B, ... as in the ids, {list(x.shape)}; "
-        f"got {list(times.shape)}",
+        f"times must have shape [T] or [T, B, ...] with B, ... as in the ids, {list(x.shape)}; got {list(times.shape)}",
     )
     check_time("times", times)
-    return times.reshape(*times.shape, *[1] * (x.ndim + 1 - times.ndim))
+    return times.reshape((*times.shape, *[1] * (x.ndim + 1 - times.ndim)))
 
 
 def check_positive(name: str, value: float) -> None:

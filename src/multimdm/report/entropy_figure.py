@@ -60,7 +60,8 @@ def entropy_figure(points: Sequence[Point], title: str) -> Figure:
         axes.set_xlabel("time t")
         axes.set_xlim(0, 1)
         axes.set_ylim(bottom=0)
-        axes.legend(loc="upper left", fontsize=8)
+    left.legend(loc="lower right", fontsize=8)
+    right.legend(loc="upper left", fontsize=8)
     figure.suptitle(title, fontsize=10, color=GREY)
     return figure
 

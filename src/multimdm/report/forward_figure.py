@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch, Patch
 from multimdm.process import MultiMask, Process, Uniform, categorical
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
 
-WORDS = "life man judge rich day wine love london storm rage law queen child river bread night".split()
+WORDS = ("life", "man", "judge", "rich", "day", "wine", "love", "storm", "law", "queen", "child", "river", "bread")
 """What uniform-state diffusion may replace a word by, besides the words of the sentence."""
 
 _ROW, _COLUMN, _BOX = 1.0, 1.5, (1.34, 0.74)
@@ -43,7 +44,7 @@ def forward_trajectories(sentence: str, num_masks: int, seed: int, steps: int = 
     for title, process in processes:
         generator = torch.Generator().manual_seed(seed)
         states = [x_0]
-        for s, t in zip(times, times[1:], strict=False):
+        for s, t in pairwise(times):
             states.append(categorical(process.transition(states[-1], s, t), generator))
         cells = [_describe(process, x_0, x_t, vocabulary) for x_t in states]
         result.append(Trajectory(title, times, cells))
@@ -86,11 +87,11 @@ def _draw_panel(axes, trajectory: Trajectory, positions: int) -> None:
     axes.set_axis_off()
     axes.set_title(trajectory.title)
     rows = len(trajectory.times)
-    axes.set_xlim(-1.35, (positions - 1) * _COLUMN + 0.8)
+    axes.set_xlim(-1.9, (positions - 1) * _COLUMN + 0.8)
     axes.set_ylim(-0.6, (rows - 1) * _ROW + 0.6)
     for row, (t, cells) in enumerate(zip(trajectory.times, trajectory.cells, strict=True)):
         y = (rows - 1 - row) * _ROW
-        axes.text(-0.95, y, f"t = {t:g}", ha="right" if positions < 4 else "center", va="center", color=GREY, fontsize=8)
+        axes.text(-0.85, y, f"t = {t:g}", ha="right", va="center", color=GREY, fontsize=8)
         for column, (text, colour) in enumerate(cells):
             x = column * _COLUMN
             box = FancyBboxPatch(
