@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multimdm.process import advise_masks, clustered, frequency_balanced, modulo, random_balanced
+from multimdm.process.groups import Groups
 
 SIZES = st.tuples(st.integers(2, 60), st.integers(1, 60)).map(lambda p: (max(p), min(p)))
 
@@ -84,3 +85,19 @@ def test_advice(N, L, M):
     assert advise_masks(N, L) == M
     assert M**L >= N
     assert M == 1 or (M - 1) ** L < N
+
+
+@given(SIZES, st.booleans())
+def test_groups_sum_and_scale_as_the_matrix_does(sizes, periodic):
+    V, M = sizes
+    assignment = modulo(V, M) if periodic else random_balanced(V, M, seed=1)
+    matrix = torch.nn.functional.one_hot(assignment, M).double()  # T transposed
+    generator = torch.Generator().manual_seed(0)
+    table = torch.rand(3, V, generator=generator, dtype=torch.float64)
+    factors = torch.rand(3, M, generator=generator, dtype=torch.float64)
+    groups = Groups(assignment, M)
+    torch.testing.assert_close(groups.sum(table), table @ matrix)
+    torch.testing.assert_close(groups.sum(table[0]), table[0] @ matrix)
+    expected = table * (factors @ matrix.T)
+    groups.scale_(table, factors)
+    torch.testing.assert_close(table, expected)

@@ -1,5 +1,7 @@
 """Wrong arguments get a ValueError that names the argument, its value and what is allowed."""
 
+# pyright: reportArgumentType=false
+
 import pytest
 import torch
 

@@ -89,7 +89,7 @@ def test_corrupt_with_a_time_per_sequence_and_per_position(process):
 
 def reverse_pairs(process: Process) -> list[tuple[int, int]]:
     """(clean, x_t) of every kind: at the designated mask, at another, or (uniform) at itself and elsewhere."""
-    if process.num_masks == 0:
+    if not isinstance(process, MultiMask):
         return [(2, 2), (2, 4)]
     V = process.vocab_size
     home = int(process.designated_mask(torch.tensor(2)))

@@ -22,7 +22,7 @@ TIMES = [1e-30, 1e-12, 1e-7, 1e-3, 0.5, 1 - 1e-3, 1 - 2**-24, 1.0]
 def reachable(process: Process, t: float) -> tuple[torch.Tensor, torch.Tensor]:
     """(x_0, x_t) of every kind that has positive probability at t > 0."""
     x_0 = 1
-    if isinstance(process, Uniform):
+    if not isinstance(process, MultiMask):
         return torch.tensor([x_0, x_0]), torch.tensor([x_0, 2])
     V = process.vocab_size
     home = int(process.designated_mask(torch.tensor(x_0)))

@@ -13,7 +13,7 @@ KINDS = pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 
-def exact(schedule: Schedule, t: float) -> dict[str, mpmath.mpf]:
+def exact(schedule: Schedule, t: float) -> dict:
     """The same values with fifty digits."""
     with mpmath.workdps(50):
         t, rho = mpmath.mpf(t), mpmath.mpf(schedule.rho)

@@ -19,7 +19,9 @@ KNOWN_ANSWERS = [  # published with the generator
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN_ANSWERS)
 def test_philox_known_answers(counter, key, answer):
-    words = philox(tuple(torch.tensor([c]) for c in counter), tuple(torch.tensor([k]) for k in key))
+    c0, c1, c2, c3 = (torch.tensor([c]) for c in counter)
+    k0, k1 = (torch.tensor([k]) for k in key)
+    words = philox((c0, c1, c2, c3), (k0, k1))
     assert [int(word) for word in words] == answer
 
 

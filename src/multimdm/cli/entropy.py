@@ -85,9 +85,10 @@ def draw_forward(options: Options) -> None:
     """The three forward processes on one sentence."""
     from multimdm.report.forward_figure import forward_trajectories, save_forward_figure
 
+    trajectories = forward_trajectories(options.sentence, options.forward_masks, options.seed)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "forward.png"
-    save_forward_figure(forward_trajectories(options.sentence, options.forward_masks, options.seed), path)
+    save_forward_figure(trajectories, path)
     print(f"wrote {path}")
 
 

@@ -14,6 +14,7 @@ from multimdm.process.assignment import check_assignment, check_sizes, modulo
 from multimdm.process.base import Ids, Process, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, require
 from multimdm.process.draws import Generator, pick, uniform
+from multimdm.process.groups import Groups
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
 from multimdm.process.readout import group_masses
@@ -41,7 +42,7 @@ class MultiMask(Process):
         self.num_masks = num_masks
         self.schedule = schedule if schedule is not None else Schedule()
         self.assignment = assignment.long()
-        self._assignment_on = {self.assignment.device: self.assignment}
+        self._groups = {self.assignment.device: Groups(self.assignment, num_masks)}
 
     def __repr__(self) -> str:
         return f"MultiMask(vocab_size={self.vocab_size}, num_masks={self.num_masks}, schedule={self.schedule})"
@@ -108,7 +109,7 @@ class MultiMask(Process):
         b = self._between(s, t, x_t, dtype)
         retentions = self._retentions("beta", s, t, x_t, dtype)
         hidden = bridge_average(
-            self._group(clean_probs),
+            self._groups_on(x_t.device).sum(clean_probs),
             self._mask_index(x_t),
             bridge_weights(True, *retentions, self.num_masks),
             bridge_weights(False, *retentions, self.num_masks),
@@ -148,7 +149,7 @@ class MultiMask(Process):
         at_home = v.beta[..., None] + elsewhere
         r_current = torch.where(self._assignment(x_t.device) == current, at_home, elsewhere)
         to_clean = (v.alpha / v.one_minus_alpha)[..., None] / r_current * clean_probs
-        masses = self._group(clean_probs)
+        masses = self._groups_on(x_t.device).sum(clean_probs)
         others = masses.scatter(-1, current, 0.0)
         rest = others.sum(-1, keepdim=True)
         psi = elsewhere / at_home * masses.gather(-1, current) + rest + v.beta[..., None] / elsewhere * others
@@ -213,7 +214,7 @@ class MultiMask(Process):
         if self.num_masks == 1:
             picked, term = rows.gather(1, clean[:, None])[:, 0], torch.zeros_like(v.alpha)
         else:
-            picked, masses = group_masses(rows, clean, self._assignment(rows.device), self.num_masks)
+            picked, masses = group_masses(rows, clean, self._groups_on(rows.device))
             term = identification(masses.double(), self._mask_index(clean), self._mask_index(state), v, active)
         weight = torch.where(active, -v.d_alpha / v.one_minus_alpha, 0.0)
         reconstruction = -weight * torch.where(active, picked, 0.0)
@@ -250,20 +251,18 @@ class MultiMask(Process):
 
     # ----------------------------------------------------------------- helpers
 
+    def _groups_on(self, device: torch.device) -> Groups:
+        """The tokens of each mask on the device of the ids, copied there once."""
+        if device not in self._groups:
+            self._groups[device] = self._groups[self.assignment.device].to(device)
+        return self._groups[device]
+
     def _assignment(self, device: torch.device) -> Int64[Tensor, " V"]:
-        """The assignment on the device of the ids, copied there once."""
-        if device not in self._assignment_on:
-            self._assignment_on[device] = self.assignment.to(device)
-        return self._assignment_on[device]
+        return self._groups_on(device).assignment
 
     def _mask_index(self, x: Tensor) -> Int64[Tensor, "..."]:
         """0..M-1: which mask a mask is, or is designated for a clean token."""
         return self.designated_mask(x) - self.vocab_size
-
-    def _group(self, clean_probs: Tensor) -> Tensor:
-        """m = T x_theta: the prediction summed over the tokens of each mask."""
-        masses = clean_probs.new_zeros((*clean_probs.shape[:-1], self.num_masks))
-        return masses.index_add(-1, self._assignment(clean_probs.device), clean_probs)
 
     def _from_clean(self, x: Tensor, stay: Tensor, leave: Tensor, v: ScheduleValues) -> Tensor:
         """stay 1{x} + leave r_t^x, with r_t^x of Eq. (rt_def)."""

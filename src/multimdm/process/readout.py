@@ -11,15 +11,17 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-_CHUNK_ENTRIES = 2**19
-"""Entries of a chunk of rows: 2 MB in float32."""
+from multimdm.process.groups import Groups
+
+_CHUNK_ENTRIES = 2**21
+"""Entries of a chunk of rows: 8 MB in float32."""
 
 
 def group_masses(
-    log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], assignment: Int64[Tensor, " V"], num_masks: int
+    log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], groups: Groups
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, "N M"]]:
     """log p(x_0), and the group sums m = T p of eq. (psi_theta_simplified_app)."""
-    return _GroupMasses.apply(log_probs, x_0, assignment, num_masks)
+    return _GroupMasses.apply(log_probs, x_0, groups)
 
 
 def log1p_sum(
@@ -40,24 +42,24 @@ def _chunks(table: Tensor) -> Iterator[slice]:
 
 class _GroupMasses(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, log_probs, x_0, assignment, num_masks):  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.save_for_backward(log_probs, x_0, assignment)
+    def forward(ctx, log_probs, x_0, groups):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(log_probs, x_0)
+        ctx.groups = groups
         working = torch.promote_types(log_probs.dtype, torch.float32)
-        masses = log_probs.new_zeros((log_probs.shape[0], num_masks), dtype=working)
+        masses = log_probs.new_empty((log_probs.shape[0], groups.num_masks), dtype=working)
         for rows in _chunks(log_probs):
-            masses[rows].index_add_(1, assignment, log_probs[rows].to(working).exp())
+            masses[rows] = groups.sum(log_probs[rows].to(working).exp())
         return log_probs.gather(1, x_0[:, None])[:, 0], masses
 
     @staticmethod
     def backward(ctx, grad_picked, grad_masses):  # pyright: ignore[reportIncompatibleMethodOverride]
-        log_probs, x_0, assignment = ctx.saved_tensors
+        log_probs, x_0 = ctx.saved_tensors
         gradient = torch.empty_like(log_probs)
         for rows in _chunks(log_probs):
-            chunk = log_probs[rows].to(grad_masses.dtype).exp()
-            torch.mul(chunk, grad_masses[rows].index_select(1, assignment), out=chunk)
-            gradient[rows] = chunk
+            torch.exp(log_probs[rows], out=gradient[rows])
+            ctx.groups.scale_(gradient[rows], grad_masses[rows])
         gradient.scatter_add_(1, x_0[:, None], grad_picked[:, None].to(gradient.dtype))
-        return gradient, None, None, None
+        return gradient, None, None
 
 
 class _Log1pSum(torch.autograd.Function):
