@@ -16,7 +16,7 @@ help:  ## list the targets
 
 quickstart: .venv/installed  ## reproduce the conditional-entropy figure and draw the forward processes, in runs/quickstart
 	$(BIN)/multimdm entropy --out runs/quickstart
-	$(BIN)/multimdm entropy --forward --out runs/quickstart
+	$(BIN)/multimdm entropy --forward --seed 219 --out runs/quickstart
 
 test: .venv/installed  ## run the tests; shapes and dtypes are checked at run time, except where wrong ones are the point
 	$(BIN)/pytest -n $(WORKERS) -m 'not unchecked' $(TYPED)

@@ -65,6 +65,7 @@ CASES = {
     "one time to couple": (lambda: P.couple(X, torch.tensor(0.5)), "times must be a list of times"),
     "a bad time to couple": (lambda: P.couple(X, [0.1, 1.2]), r"times\[1\] must lie in \[0, 1\].*1.2"),
     "times of another shape": (lambda: P.couple(X, torch.rand(2, 3)), r"times must have shape.*got \[2, 3\]"),
+    "noise of masks": (lambda: P.couple(X, [0.5], noise="gaussian"), "noise must be 'gumbel' for a masked process"),
     "noise": (lambda: U.couple(X, [0.5], noise="cauchy"), "noise must be 'gumbel' or 'gaussian'; got 'cauchy'"),
     "modulo": (lambda: modulo(3, 4), "num_masks must be at most vocab_size, 3"),
     "random": (lambda: random_balanced(3, 0), "num_masks must be at least 1; got 0"),

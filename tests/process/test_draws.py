@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from scipy import stats
 
-from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, categorical
+from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, categorical, signal_of_alpha
+from multimdm.process.base import NoiseKind
 from support.processes import beta_for_alpha, off_by_one, random_prediction
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 
@@ -159,9 +161,8 @@ def test_visible_tokens_stay_and_the_last_step_leaves_no_mask(process):
 # ------------------------------------------------------------------------ paths
 
 
-def coupled(process: Process, times: list[float], token: int, source, noise: str = "gumbel") -> torch.Tensor:
-    kind = {"noise": noise} if isinstance(process, Uniform) else {}
-    return process.couple(many(token), times, source, **kind)
+def coupled(process: Process, times: list[float], token: int, source, noise: NoiseKind = "gumbel") -> torch.Tensor:
+    return process.couple(many(token), times, source, noise=noise)
 
 
 def dense_gumbel_path(process: Process, token: int, times: list[float], n: int) -> torch.Tensor:
@@ -198,8 +199,6 @@ def joint_p(first: torch.Tensor, second: torch.Tensor, num_states: int) -> float
     counts = counts[:, counts.sum(0) > 20]
     expected = counts.sum(0) * counts.sum(1, keepdim=True) / counts.sum()
     statistic = float(((counts - expected) ** 2 / expected).sum())
-    from scipy import stats
-
     return float(stats.chi2.sf(statistic, counts.shape[1] - 1))
 
 
@@ -235,9 +234,8 @@ def test_uniform_paths_have_the_finite_dimensional_law_of_the_theorem(noise):
 
 @COUPLINGS
 def test_times_per_sequence(process, noise):
-    kind = {"noise": noise} if isinstance(process, Uniform) else {}
     times = torch.tensor([[0.1, 0.6], [0.6, 0.1]], dtype=torch.float64).repeat(1, 50)
-    states = process.couple(many(2), times, generator(), **kind)
+    states = process.couple(many(2), times, generator(), noise=noise)
     assert states.shape == (2, 100, N // 100)
     assert p_of_draws(states[0, ::2], process.marginal(torch.tensor(2), f64(0.1))) > REJECT
     assert p_of_draws(states[1, ::2], process.marginal(torch.tensor(2), f64(0.6))) > REJECT
@@ -260,9 +258,8 @@ FEW_JUMPS = [
 @pytest.mark.parametrize(("process", "noise", "most"), FEW_JUMPS, ids=[f"{p} {n}" for p, n, _ in FEW_JUMPS])
 def test_paths_jump_rarely_and_never_return(process, noise, most):
     """Prop. (mm_gumbel_two_jumps)."""
-    kind = {"noise": noise} if isinstance(process, Uniform) else {}
     x_0 = torch.randint(0, 6, (2000,), generator=generator())
-    states = process.couple(x_0, torch.linspace(0, 1, 201, dtype=torch.float64), generator(), **kind)
+    states = process.couple(x_0, torch.linspace(0, 1, 201, dtype=torch.float64), generator(), noise=noise)
     jumps = (states[1:] != states[:-1]).sum(0)
     assert int(jumps.max()) == most  # attained, and not exceeded
     assert torch.equal(states[0], x_0)
@@ -272,10 +269,9 @@ def test_paths_jump_rarely_and_never_return(process, noise, most):
 
 @COUPLINGS
 def test_the_path_of_given_noise_is_the_coupled_path(process, noise):
-    kind = {"noise": noise} if isinstance(process, Uniform) else {}
     x_0 = torch.randint(0, 5, (40, 50), generator=generator())
-    states = process.couple(x_0, [0.0, 0.3, 1.0], generator(), **kind)
-    given = process.noise(x_0.shape, generator(), **kind)
+    states = process.couple(x_0, [0.0, 0.3, 1.0], generator(), noise=noise)
+    given = process.noise(x_0.shape, generator(), noise=noise)
     for state, t in zip(states, [0.0, 0.3, 1.0], strict=True):
         assert torch.equal(process.path(x_0, given, t), state)
 
@@ -291,8 +287,6 @@ def test_reduced_noise_means_what_the_full_noise_means(process, noise):
     else:
         full = torch.empty(n, process.num_states, dtype=torch.float64).exponential_(generator=generator())
         reduced = process.noise_of(full, candidates)
-    from multimdm.process import signal_of_alpha
-
     for t in (0.2, 0.6, 1.0):
         if noise == "gaussian":
             signal = signal_of_alpha(f64(1 - t), V)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, Int64
@@ -16,6 +16,8 @@ from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_time, per_position, stack_times
 
 Ids = Int[Tensor, "*shape"]
+NoiseKind = Literal["gumbel", "gaussian"]
+"""What is shared along a coupled path."""
 
 
 class Process(ABC):
@@ -83,7 +85,13 @@ class Process(ABC):
         """The loss density at time t, per position."""
 
     @abstractmethod
-    def noise(self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None) -> Any:
+    def noise(
+        self,
+        shape: Sequence[int],
+        generator: Generator = None,
+        device: torch.device | str | None = None,
+        noise: NoiseKind = "gumbel",
+    ) -> Any:
         """The randomness of coupled paths, as `path` takes it."""
 
     @abstractmethod
@@ -101,12 +109,12 @@ class Process(ABC):
         x_0: Ids,
         times: Sequence[float | int] | Float[Tensor, "..."],
         generator: Generator = None,
-        **kind: str,
+        noise: NoiseKind = "gumbel",
     ) -> Int64[Tensor, "T *shape"]:
         """States [T, *x_0.shape] of one coupled path per position, at times [T] or [T, B]."""
         check_ids("x_0", x_0, self.vocab_size)
         values = self.schedule(stack_times(times, x_0, torch.float64))
-        return self._path(x_0, self.noise(x_0.shape, generator, x_0.device, **kind), values)
+        return self._path(x_0, self.noise(x_0.shape, generator, x_0.device, noise), values)
 
     def conditional_scores(self, x_0: Ids, x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
         """p_t(. | x_0) / p_t(x_t | x_0), wherever x_t can occur. Eqs. (exact_clean_score, exact_mask_score)."""

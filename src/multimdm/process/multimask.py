@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from multimdm.process.assignment import check_assignment, check_sizes, modulo
-from multimdm.process.base import Ids, Process, flat_values, with_zero_columns
+from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.groups import Groups
@@ -223,9 +223,14 @@ class MultiMask(Process):
     # ------------------------------------------------------------------- paths
 
     def noise(
-        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
+        self,
+        shape: Sequence[int],
+        generator: Generator = None,
+        device: torch.device | str | None = None,
+        noise: NoiseKind = "gumbel",
     ) -> GumbelNoise:
         """The randomness of shared-Gumbel paths: three exponentials and an index per position."""
+        require(noise == "gumbel", f"noise must be 'gumbel' for a masked process; got {noise!r}")
         return draw_noise(tuple(shape), self.num_masks, generator, device)
 
     def noise_of(self, exponentials: Float[Tensor, "*rows states"], x_0: Int[Tensor, "*rows k"]) -> GumbelNoise:

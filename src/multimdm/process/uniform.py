@@ -5,13 +5,12 @@ follows by Bayes' rule: the weight of x_t itself is multiplied by 1 + V alpha_t 
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
-from multimdm.process.base import Ids, Process, flat_values, with_zero_columns
+from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
@@ -166,7 +165,7 @@ class Uniform(Process):
         shape: Sequence[int],
         generator: Generator = None,
         device: torch.device | str | None = None,
-        noise: Literal["gumbel", "gaussian"] = "gumbel",
+        noise: NoiseKind = "gumbel",
     ) -> GumbelNoise | GaussianNoise:
         """The randomness of shared-Gumbel or of DUO's shared-Gaussian paths."""
         require(noise in ("gumbel", "gaussian"), f"noise must be 'gumbel' or 'gaussian'; got {noise!r}")
