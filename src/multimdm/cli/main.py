@@ -4,13 +4,16 @@ import importlib
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from keyword import iskeyword
 
 import multimdm
 
 COMMANDS = {
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
+    "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
+    "export": "write an imported checkpoint back in the layout it came from",
 }
-"""Name -> what it does. The module is `multimdm.cli.<name>`; it has `main(arguments)`."""
+"""Name -> what it does. The module is `multimdm.cli.<name>` (`import_` for import); it has `main(arguments)`."""
 
 
 def usage() -> str:
@@ -48,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f"did you mean '{near[0]}'?" if near else f"the commands are: {', '.join(COMMANDS)}"
         print(f"multimdm: there is no command '{name}'; {hint}", file=sys.stderr)
         return 2
-    command = importlib.import_module(f"multimdm.cli.{name}")
+    module = f"{name}_" if iskeyword(name) else name
+    command = importlib.import_module(f"multimdm.cli.{module}")
     try:
         command.main(rest)
     except (ValueError, OSError) as error:

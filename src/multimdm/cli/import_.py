@@ -1,0 +1,38 @@
+"""`multimdm import`: a checkpoint of MDLM or DUO in our format."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Options:
+    """Read a checkpoint of another project and write it in our format, ready for adapt, distill and sample.
+
+    The source is a directory with config.json and model.safetensors as on the Hub, or a Lightning .ckpt file, of which
+    the moving average of the weights is taken where there is one.
+    """
+
+    source: tyro.conf.Positional[Path]
+    """Directory or .ckpt file."""
+    kind: Literal["mdlm", "duo"]
+    """Whose it is: the two look alike, but MDLM's last token is a mask and DUO's is not."""
+    out: Path
+    """Directory to write; it must not exist yet."""
+    mask_id: int | None = None
+    """MDLM's mask, if it is neither the last id nor BERT's 103."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the options and run."""
+    options = tyro.cli(Options, args=arguments, prog="multimdm import")
+    from multimdm.pipeline.exchange import import_checkpoint
+
+    model = import_checkpoint(options.source, options.kind, options.mask_id)
+    model.save(options.out)
+    parameters = sum(x.numel() for x in model.network.parameters())
+    print(f"{model.process}: {parameters:,} parameters, weights {model.lineage[0]['weights']}")
+    print(f"wrote {options.out}")

@@ -1,0 +1,54 @@
+"""What a network is made of; stored in every checkpoint."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class DiTConfig:
+    """The diffusion transformer of MDLM and DUO."""
+
+    vocab_size: Annotated[int, Field(ge=2)]
+    """V: clean tokens are the ids 0 .. V-1 and the columns of the logits."""
+    num_masks: Annotated[int, Field(ge=0)] = 1
+    """M: masks are the ids V .. V+M-1; they have rows in the embedding and no column in the logits."""
+    hidden_dim: Positive = 768
+    num_blocks: Positive = 12
+    num_heads: Positive = 12
+    cond_dim: Positive = 128
+    """Width of the time embedding."""
+    max_length: Positive = 1024
+    """The longest sequence the network is made for."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    conditioning: Literal["sigma", "time", "none"] = "sigma"
+    """What the network sees of t: sigma = -log max(1 - t, 1e-3), t itself, or nothing (MDLM)."""
+    causal: bool = False
+    """Attend to earlier positions only: an autoregressive model, whose logits at l are for position l + 1."""
+    suppressed: tuple[int, ...] = ()
+    """Clean ids that are never predicted, such as a mask inside a foreign vocabulary (BERT's 103)."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "DiTConfig":
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(f"hidden_dim must be a multiple of num_heads; got {self.hidden_dim} and {self.num_heads}")
+        if (self.hidden_dim // self.num_heads) % 2:
+            raise ValueError(
+                f"hidden_dim / num_heads must be even for rotary embeddings; got {self.hidden_dim // self.num_heads}"
+            )
+        for column in self.suppressed:
+            if not 0 <= column < self.vocab_size:
+                raise ValueError(f"suppressed ids must lie in 0..{self.vocab_size - 1}; got {column}")
+        return self
+
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"hidden_dim": 128, "num_blocks": 4, "num_heads": 4, "cond_dim": 64},
+    "mini": {"hidden_dim": 256, "num_blocks": 6, "num_heads": 8, "cond_dim": 128},
+    "base": {"hidden_dim": 512, "num_blocks": 8, "num_heads": 8, "cond_dim": 128},
+    "small": {"hidden_dim": 768, "num_blocks": 12, "num_heads": 12, "cond_dim": 128},
+}
+"""From a laptop's size to the paper's: `small` has about 170 million parameters with GPT-2's vocabulary."""

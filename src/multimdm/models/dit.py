@@ -1,0 +1,99 @@
+"""The diffusion transformer: (x_t, t) -> logits of the clean tokens, at the positions that are asked for."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from multimdm.models.config import DiTConfig
+from multimdm.models.head import Reduce, reduce_logits
+from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
+from multimdm.process import Time
+
+
+class Mixture(NamedTuple):
+    """A soft input: at every position a weighted sum of the embeddings of several ids."""
+
+    weights: Float[Tensor, "B L k"]
+    ids: Int[Tensor, "*places k"]
+    """[B, L, k], or [k] where the ids are the same everywhere."""
+
+
+class DiT(nn.Module):
+    """The network of MDLM and DUO.
+
+    Input ids are those of the process: clean tokens 0 .. V-1, masks V .. V+M-1. Logits are over the V clean tokens.
+    """
+
+    column_bias: Tensor | None
+
+    def __init__(self, config: DiTConfig) -> None:
+        super().__init__()
+        self.config = config
+        d = config.hidden_dim
+        self.vocab_embed = Embedding(config.vocab_size + config.num_masks, d)
+        self.sigma_map = TimeEmbedding(config.cond_dim)
+        self.rotary_emb = Rotary(d // config.num_heads)
+        blocks = [Block(d, config.num_heads, config.cond_dim, config.dropout) for _ in range(config.num_blocks)]
+        self.blocks = nn.ModuleList(blocks)
+        self.output_layer = Output(d, config.cond_dim, config.vocab_size)
+        column_bias = None
+        if config.suppressed:
+            column_bias = torch.zeros(config.vocab_size)
+            column_bias[list(config.suppressed)] = -torch.inf
+        self.register_buffer("column_bias", column_bias, persistent=False)
+
+    def forward(
+        self,
+        x_t: Int[Tensor, "B L"] | Mixture,
+        t: Time | None = None,
+        positions: Bool[Tensor, "B L"] | None = None,
+        valid: Bool[Tensor, "B L"] | None = None,
+        reduce: Reduce | None = None,
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Logits [B, L, V]; with `positions`, [positions.sum(), V] in row-major order.
+
+        `t` is one number, or [B], or [B, L]. `valid` marks what is not padding: nothing attends to the rest. With
+        `reduce`, what it makes of chunks of the packed rows (see `multimdm.models.head`).
+        """
+        x = self.vocab_embed.mix(*x_t) if isinstance(x_t, tuple) else self.vocab_embed(x_t)
+        L = x.shape[1]
+        if self.config.max_length < L:
+            raise ValueError(f"sequences may be {self.config.max_length} long at most (max_length); got {L}")
+        c = self.sigma_map(self._condition(t, x))
+        angles, mask = self.rotary_emb.angles(L), self._attention_mask(valid, L)
+        for block in self.blocks:
+            x = block(x, c, angles, mask, self.config.causal)
+        features = self.output_layer.features(x, c, positions)
+        bias = self.output_layer.linear.bias
+        if self.column_bias is not None:
+            bias = bias + self.column_bias
+        if reduce is not None:
+            return reduce_logits(features.reshape(-1, x.shape[-1]), self.output_layer.linear.weight, bias, reduce)
+        return F.linear(features.to(self.output_layer.linear.weight.dtype), self.output_layer.linear.weight, bias)
+
+    def _condition(self, t: Time | None, x: Tensor) -> Float[Tensor, "b l"]:
+        """The number that the blocks see of t, shaped to broadcast against [B, L]."""
+        if self.config.conditioning == "none":
+            return x.new_zeros(1, 1)
+        if t is None:
+            raise ValueError(f"t must be given: this network is conditioned on {self.config.conditioning}")
+        t = torch.as_tensor(t, device=x.device)
+        t = t.to(torch.promote_types(t.dtype, torch.float32))
+        if t.shape != x.shape[: t.ndim] or t.ndim > 2:
+            raise ValueError(
+                f"t must be a number or have shape [B] or [B, L] of {list(x.shape[:2])}; got {list(t.shape)}"
+            )
+        t = t.reshape((*t.shape, *[1] * (2 - t.ndim)))
+        return sigma_of_time(t) if self.config.conditioning == "sigma" else t
+
+    def _attention_mask(self, valid: Tensor | None, L: int) -> Tensor | None:
+        """Who may attend to whom, [B or 1, 1, L or 1, L]; None if the plain or the causal pattern will do."""
+        if valid is None:
+            return None
+        mask = valid[:, None, None, :]
+        if self.config.causal:
+            mask = mask & torch.ones(L, L, dtype=torch.bool, device=valid.device).tril()
+        return mask

@@ -1,0 +1,70 @@
+"""The map to logits and what follows it, in chunks of rows, with the gradient taken in the same pass.
+
+For V = 50,257 a table of logits is the largest tensor of a training step, and its gradient another. Here each chunk of
+rows is mapped to logits, reduced (to a loss, to samples, to anything small) and differentiated before the next one is
+touched. Only sums survive: the gradients of the features, the weight and the bias.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+_CHUNK_ENTRIES = 2**23
+"""Entries of a chunk of logits: 32 MB in float32."""
+
+Reduce = Callable[[Tensor, slice], Tensor | tuple[Tensor, ...]]
+"""(logits [n, V], which rows) -> what to keep of them.
+
+The first result, if it is a floating number without dimensions, is a loss: it is summed over chunks and can be
+differentiated. Everything else is kept without gradient: numbers are summed, tensors [n, ...] joined.
+"""
+
+
+def reduce_logits(
+    features: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], bias: Float[Tensor, " V"], reduce: Reduce
+) -> Tensor | tuple[Tensor, ...]:
+    """What `reduce` makes of logits = features weight^T + bias, without ever holding all of them."""
+    results = _ReducedLogits.apply(features, weight, bias, reduce)
+    return results if len(results) > 1 else results[0]
+
+
+class _ReducedLogits(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, features, weight, bias, reduce):  # pyright: ignore[reportIncompatibleMethodOverride]
+        wants_gradient = any(ctx.needs_input_grad[:3])
+        gradients = [torch.zeros_like(x) for x in (features, weight, bias)] if wants_gradient else []
+        rows_per_chunk = max(1, _CHUNK_ENTRIES // weight.shape[0])
+        parts: list[tuple[Tensor, ...]] = []
+        for start in range(0, max(1, len(features)), rows_per_chunk):
+            rows = slice(start, min(start + rows_per_chunk, len(features)))
+            logits = F.linear(features[rows], weight, bias)
+            with torch.set_grad_enabled(wants_gradient):
+                logits.requires_grad_(wants_gradient)
+                result = reduce(logits, rows)
+            result = result if isinstance(result, tuple) else (result,)
+            if wants_gradient and _is_loss(result[0]) and result[0].requires_grad:
+                (slope,) = torch.autograd.grad(result[0], logits)
+                slope = slope.to(weight.dtype)
+                gradients[0][rows] = (slope @ weight).to(features.dtype)
+                gradients[1].addmm_(slope.T, features[rows].to(weight.dtype))
+                gradients[2] += slope.sum(0)
+            parts.append(tuple(x.detach() for x in result))
+        ctx.save_for_backward(*gradients)
+        results = tuple(_join(column) for column in zip(*parts, strict=True))
+        ctx.mark_non_differentiable(*(x for i, x in enumerate(results) if i > 0 or not _is_loss(x)))
+        return results
+
+    @staticmethod
+    def backward(ctx, grad, *_):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return *(grad * gradient for gradient in ctx.saved_tensors), None
+
+
+def _is_loss(x: Tensor) -> bool:
+    return x.ndim == 0 and x.is_floating_point()
+
+
+def _join(column: tuple[Tensor, ...]) -> Tensor:
+    return torch.stack(column).sum(0) if column[0].ndim == 0 else torch.cat(column)

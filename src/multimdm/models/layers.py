@@ -1,0 +1,161 @@
+"""The parts of the diffusion transformer; parameter names are those of the published checkpoints."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+SIGMA_FLOOR = 1e-3
+"""sigma = -log max(1 - t, 1e-3) is finite at t = 1; published networks never saw a larger one."""
+
+_FREQUENCIES = 256
+_MAX_PERIOD = 10_000
+
+
+def sigma_of_time(t: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+    """sigma = -log max(1 - t, 1e-3): what networks of this family call time."""
+    return -torch.log((1 - t).clamp_min(SIGMA_FLOOR))
+
+
+class Embedding(nn.Module):
+    """A row per state: clean tokens, then masks."""
+
+    def __init__(self, num_rows: int, dim: int) -> None:
+        super().__init__()
+        self.embedding = nn.Parameter(torch.empty(num_rows, dim))
+        nn.init.kaiming_uniform_(self.embedding, a=math.sqrt(5))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.embedding)
+
+    def mix(self, weights: Float[Tensor, "B L k"], ids: Tensor) -> Float[Tensor, "B L d"]:
+        """sum_k weights_k row(ids_k); `ids` is [k], the same everywhere, or [B, L, k]."""
+        if ids.ndim == 1:
+            return weights.to(self.embedding.dtype) @ self.embedding[ids]
+        flat = F.embedding_bag(
+            ids.flatten(0, 1),
+            self.embedding,
+            mode="sum",
+            per_sample_weights=weights.flatten(0, 1).to(self.embedding.dtype),
+        )
+        return flat.unflatten(0, ids.shape[:2])
+
+
+class Norm(nn.Module):
+    """Layer normalisation with a scale and no shift, in float32 or better."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        with torch.autocast(x.device.type, enabled=False):
+            return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype))
+
+
+class TimeEmbedding(nn.Module):
+    """Sinusoids of the conditioning number (cosines first), then two linear layers."""
+
+    def __init__(self, cond_dim: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(_FREQUENCIES, cond_dim), nn.SiLU(), nn.Linear(cond_dim, cond_dim))
+
+    def forward(self, number: Float[Tensor, "*s"]) -> Float[Tensor, "*s c"]:
+        half = _FREQUENCIES // 2
+        exponents = torch.arange(half, dtype=torch.float32, device=number.device) / half
+        angles = number[..., None].to(torch.promote_types(number.dtype, torch.float32)) * torch.exp(
+            -math.log(_MAX_PERIOD) * exponents
+        )
+        waves = torch.cat([torch.cos(angles), torch.sin(angles)], dim=-1)
+        return F.silu(self.mlp(waves.to(next(self.mlp.parameters()).dtype)))
+
+
+class Rotary(nn.Module):
+    """Rotary position embedding over the whole head, halves rotated against each other."""
+
+    inv_freq: Tensor
+
+    def __init__(self, head_dim: int) -> None:
+        super().__init__()
+        self.register_buffer("inv_freq", 1.0 / _MAX_PERIOD ** (torch.arange(0, head_dim, 2).float() / head_dim))
+
+    def angles(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [L, head_dim] of positions 0 .. length-1."""
+        position = torch.arange(length, device=self.inv_freq.device, dtype=self.inv_freq.dtype)
+        angles = torch.outer(position, self.inv_freq)
+        angles = torch.cat([angles, angles], dim=-1)
+        return angles.cos(), angles.sin()
+
+    @staticmethod
+    def rotate(x: Float[Tensor, "B h L e"], cos: Tensor, sin: Tensor) -> Float[Tensor, "B h L e"]:
+        """Turn every pair (x_i, x_{i + half}) by its angle."""
+        first, second = x.chunk(2, dim=-1)
+        return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
+
+
+class Block(nn.Module):
+    """Attention and a four times wider MLP, each shifted, scaled and gated by the time embedding."""
+
+    def __init__(self, dim: int, num_heads: int, cond_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.norm1 = Norm(dim)
+        self.attn_qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.attn_out = nn.Linear(dim, dim, bias=False)
+        self.norm2 = Norm(dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(approximate="tanh"), nn.Linear(4 * dim, dim))
+        self.adaLN_modulation = nn.Linear(cond_dim, 6 * dim)
+        nn.init.zeros_(self.adaLN_modulation.weight)
+        nn.init.zeros_(self.adaLN_modulation.bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L d"],
+        c: Float[Tensor, "b l c"],
+        angles: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        causal: bool,
+    ) -> Float[Tensor, "B L d"]:
+        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = self.adaLN_modulation(c).chunk(6, dim=-1)
+        attended = self._attend(modulate(self.norm1(x), shift_1, scale_1), angles, mask, causal)
+        x = torch.addcmul(x, gate_1, self._drop(attended))
+        return torch.addcmul(x, gate_2, self._drop(self.mlp(modulate(self.norm2(x), shift_2, scale_2))))
+
+    def _attend(self, x: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor | None, causal: bool) -> Tensor:
+        qkv = self.attn_qkv(x).unflatten(-1, (3, self.num_heads, -1))
+        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))  # [B, heads, L, e]
+        q, k = Rotary.rotate(q, *angles), Rotary.rotate(k, *angles)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal and mask is None)
+        return self.attn_out(out.transpose(1, 2).flatten(2))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+class Output(nn.Module):
+    """The final norm, modulated by time, and the map to logits over clean tokens; it starts at zero."""
+
+    def __init__(self, dim: int, cond_dim: int, vocab_size: int) -> None:
+        super().__init__()
+        self.norm_final = Norm(dim)
+        self.linear = nn.Linear(dim, vocab_size)
+        self.adaLN_modulation = nn.Linear(cond_dim, 2 * dim)
+        for layer in (self.linear, self.adaLN_modulation):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def features(self, x: Tensor, c: Tensor, positions: Tensor | None) -> Tensor:
+        """What the linear map sees, at the requested positions only: [N, d], or [B, L, d] without them."""
+        shift, scale = self.adaLN_modulation(c).chunk(2, dim=-1)
+        if positions is not None:
+            x, shift, scale = (part.expand(*positions.shape, -1)[positions] for part in (x, shift, scale))
+        return modulate(self.norm_final(x), shift, scale)
+
+
+def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """x (1 + scale) + shift."""
+    return torch.addcmul(shift, x, 1 + scale)

@@ -1,0 +1,42 @@
+"""Import and export of checkpoints of other projects, as files."""
+
+import json
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from multimdm.models.foreign import Kind, export_settings, export_tensors, import_tensors
+from multimdm.pipeline.files import new_directory, read_json, read_lightning, read_safetensors
+from multimdm.pipeline.model import Model
+from multimdm.pipeline.settings import ForeignSettings
+from multimdm.process import MultiMask, Uniform
+
+
+def import_checkpoint(source: Path, kind: Kind, mask_id: int | None = None) -> Model:
+    """A model from a directory in the Hub's layout or a Lightning .ckpt file."""
+    if source.is_dir():
+        settings, averaged = read_json(source / "config.json"), False
+        tensors = read_safetensors(source / "model.safetensors")
+    elif source.suffix == ".ckpt" and source.exists():
+        settings = {}
+        tensors, averaged = read_lightning(source)
+    else:
+        raise ValueError(f"{source} must be a directory with config.json and model.safetensors, or a .ckpt file")
+    foreign = import_tensors(tensors, kind, settings, mask_id)
+    V = foreign.network.config.vocab_size
+    return Model(
+        network=foreign.network,
+        process=Uniform(V) if kind == "duo" else MultiMask(V, 1),
+        foreign=ForeignSettings(kind, foreign.mask_id),
+        leftover=foreign.leftover,
+        lineage=({"imported": kind, "from": source.name, "weights": "moving average" if averaged else "as stored"},),
+    )
+
+
+def export_checkpoint(model: Model, out: Path) -> None:
+    """Write the Hub's layout: `backbone.*` in model.safetensors, and config.json."""
+    foreign = model.as_foreign()
+    tensors = export_tensors(foreign)
+    with new_directory(out) as directory:
+        (directory / "config.json").write_text(json.dumps(export_settings(foreign), indent=1) + "\n", encoding="utf-8")
+        save_file(tensors, directory / "model.safetensors")

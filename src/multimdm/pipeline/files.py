@@ -1,0 +1,85 @@
+"""Files and directories that appear whole or not at all."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A directory to write into, beside `path`; renamed to `path` if all goes well, removed if not."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} exists already; choose another place or remove it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+    try:
+        yield partial
+        partial.chmod(0o755)
+        os.replace(partial, path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def read_json(path: Path) -> dict:
+    """A JSON object; errors name the file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} must hold a JSON object; it holds a {type(value).__name__}")
+    return value
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; errors name the file."""
+    if not path.exists():
+        raise ValueError(f"{path} is missing")
+    try:
+        return load_file(path)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is not a safetensors file: {error}") from None
+
+
+def read_lightning(path: Path) -> tuple[dict[str, Tensor], bool]:
+    """The weights of a Lightning checkpoint, and whether they are the moving average.
+
+    The average is a list in the order of the parameters: the state's order without its buffers.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged pickle can fail in any way
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(
+            f"{path} cannot be read safely ({reason}). If it holds objects besides tensors, save "
+            "its 'state_dict' and 'ema' alone with torch.save where it was made, and import that"
+        ) from None
+    if not isinstance(content, dict) or "state_dict" not in content:
+        raise ValueError(f"{path} has no 'state_dict': it is not a Lightning checkpoint")
+    state = {name: x for name, x in content["state_dict"].items() if "backbone." in name}
+    if not content.get("ema"):
+        return state, False
+    names = [name for name in state if not name.endswith("inv_freq")]
+    shadow = content["ema"]["shadow_params"]
+    if len(shadow) < len(names):
+        raise ValueError(f"{path}: 'ema' has {len(shadow)} tensors for {len(names)} parameters")
+    for name, tensor in zip(names, shadow, strict=False):
+        if tensor.shape != state[name].shape:
+            raise ValueError(
+                f"{path}: 'ema' does not follow the order of the parameters: "
+                f"'{name}' has shape {list(state[name].shape)}, the average {list(tensor.shape)}"
+            )
+        state[name] = tensor
+    return state, True

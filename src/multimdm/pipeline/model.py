@@ -1,0 +1,87 @@
+"""Load and save: a directory with config.json, model.safetensors and the tokenizer's files."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from multimdm.models import DiT
+from multimdm.models.foreign import Foreign, load_exactly
+from multimdm.pipeline.files import new_directory, read_json, read_safetensors
+from multimdm.pipeline.settings import (
+    CheckpointSettings,
+    ForeignSettings,
+    build_process,
+    describe_process,
+    dump,
+    parse,
+)
+from multimdm.process import MultiMask, Process
+
+_ASSIGNMENT = "process.assignment"
+_NETWORK = "network."
+_LEFTOVER = "foreign."
+
+
+@dataclass
+class Model:
+    """A network with its process and, if it has one, its tokenizer."""
+
+    network: DiT
+    process: Process | None
+    """None for an autoregressive network."""
+    tokenizer: Any = None
+    foreign: ForeignSettings | None = None
+    leftover: dict[str, Tensor] = field(default_factory=dict)
+    """What an imported checkpoint has and our network does not use."""
+    lineage: tuple[dict[str, Any], ...] = ()
+
+    def save(self, path: str | Path) -> None:
+        """Write the checkpoint; the directory appears whole or not at all."""
+        tensors = {_NETWORK + name: x.detach().contiguous() for name, x in self.network.state_dict().items()}
+        tensors |= {_LEFTOVER + name: x.contiguous() for name, x in self.leftover.items()}
+        if isinstance(self.process, MultiMask):
+            tensors[_ASSIGNMENT] = self.process.assignment
+        settings = CheckpointSettings(
+            network=self.network.config,
+            process=describe_process(self.process) if self.process is not None else None,
+            foreign=self.foreign,
+            lineage=self.lineage,
+        )
+        with new_directory(Path(path)) as directory:
+            (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
+            save_file(tensors, directory / "model.safetensors")
+            if self.tokenizer is not None:
+                self.tokenizer.save(directory)
+
+    def as_foreign(self) -> Foreign:
+        """The network as its foreign kind knows it."""
+        if self.foreign is None:
+            raise ValueError("only a checkpoint that was imported can be exported; this one was made here")
+        return Foreign(self.network, self.foreign.kind, self.foreign.mask_id, self.leftover)
+
+
+def load(path: str | Path) -> Model:
+    """A model from a directory that `Model.save` wrote."""
+    directory = Path(path)
+    if not directory.is_dir():
+        raise ValueError(f"{directory} is not a checkpoint directory")
+    settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
+    tensors = read_safetensors(directory / "model.safetensors")
+    network = DiT(settings.network).eval()
+    load_exactly(network, _under(tensors, _NETWORK))
+    process = build_process(settings.process, tensors.get(_ASSIGNMENT)) if settings.process else None
+    return Model(
+        network=network,
+        process=process,
+        foreign=settings.foreign,
+        leftover=_under(tensors, _LEFTOVER),
+        lineage=settings.lineage,
+    )
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,74 @@
+"""config.json of a checkpoint: one schema for what is stored."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from multimdm.models import DiTConfig
+from multimdm.process import MultiMask, Process, Schedule, Uniform
+
+_STRICT = ConfigDict(extra="forbid")
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ProcessSettings:
+    """The process that a network was trained with. The assignment itself is among the tensors."""
+
+    kind: Literal["multimask", "uniform"]
+    vocab_size: int
+    num_masks: int = 0
+    rho: Annotated[float, Field(gt=0)] = 1.0
+    alpha: Literal["linear", "cosine"] = "linear"
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ForeignSettings:
+    """Where an imported checkpoint came from."""
+
+    kind: Literal["mdlm", "duo"]
+    mask_id: int | None = None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class CheckpointSettings:
+    """Everything about a checkpoint but its tensors."""
+
+    network: DiTConfig
+    process: ProcessSettings | None
+    """None for an autoregressive network."""
+    foreign: ForeignSettings | None = None
+    lineage: tuple[dict[str, Any], ...] = ()
+    """How it came to be, oldest first: each step with its settings."""
+    version: Literal[1] = FORMAT_VERSION
+
+
+def describe_process(process: Process) -> ProcessSettings:
+    """The settings that `build_process` needs."""
+    schedule = process.schedule
+    kind: Literal["multimask", "uniform"] = "multimask" if isinstance(process, MultiMask) else "uniform"
+    return ProcessSettings(kind, process.vocab_size, process.num_masks, schedule.rho, schedule.kind)
+
+
+def build_process(settings: ProcessSettings, assignment: Any) -> Process:
+    """The process of a checkpoint."""
+    schedule = Schedule(settings.rho, settings.alpha)
+    if settings.kind == "uniform":
+        return Uniform(settings.vocab_size, schedule)
+    return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment)
+
+
+def dump(settings: CheckpointSettings) -> dict[str, Any]:
+    """As plain data for JSON."""
+    return TypeAdapter(CheckpointSettings).dump_python(settings, mode="json")
+
+
+def parse(data: dict[str, Any], where: str) -> CheckpointSettings:
+    """From plain data; errors name the field and where it was read."""
+    try:
+        return TypeAdapter(CheckpointSettings).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {field or 'the whole'}: {first['msg']}; got {first['input']!r}") from None

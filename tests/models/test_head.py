@@ -1,0 +1,54 @@
+"""The chunked head equals the plain one, in value and gradient, and keeps nothing large."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from multimdm.models.head import reduce_logits
+from multimdm.process import MultiMask
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("entries", [1, 200, 10**6])
+def test_loss_and_gradients_are_those_of_the_plain_computation(dtype, entries, monkeypatch):
+    monkeypatch.setattr("multimdm.models.head._CHUNK_ENTRIES", entries)
+    torch.manual_seed(0)
+    process, N, d, V = MultiMask(40, 5), 23, 8, 40
+    x_0 = torch.randint(0, V, (N,))
+    x_t, t = process.prior((N,)), torch.rand(N, dtype=dtype)
+    inputs = features, weight, bias = [
+        torch.randn(shape, dtype=dtype, requires_grad=True) for shape in ((N, d), (V, d), (V,))
+    ]
+
+    def loss(logits, rows):
+        terms = process.loss(logits.log_softmax(-1), x_0[rows], x_t[rows], t[rows])
+        return terms.total.sum(), terms.reconstruction, logits.argmax(-1)
+
+    chunked, terms, guesses = reduce_logits(features, weight, bias, loss)
+    plain, plain_terms, plain_guesses = loss(F.linear(features, weight, bias), slice(None))
+    tolerance: dict[str, Any] = (
+        {"rtol": 2e-5, "atol": 2e-4} if dtype is torch.float32 else {"rtol": 1e-10, "atol": 1e-10}
+    )
+    torch.testing.assert_close(chunked, plain, **tolerance)
+    torch.testing.assert_close(terms, plain_terms, **tolerance)
+    assert torch.equal(guesses, plain_guesses)
+    assert not terms.requires_grad
+    gradients = [torch.autograd.grad(3 * value, inputs) for value in (chunked, plain)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, **tolerance)
+
+
+def test_without_a_loss_there_is_no_gradient_and_no_graph():
+    features, weight, bias = torch.randn(5, 3, requires_grad=True), torch.randn(7, 3), torch.randn(7)
+    best = reduce_logits(features, weight, bias, lambda logits, rows: logits.argmax(-1))
+    assert isinstance(best, torch.Tensor)
+    assert torch.equal(best, F.linear(features, weight, bias).argmax(-1))
+    assert not best.requires_grad
+
+
+def test_no_rows():
+    loss = reduce_logits(torch.zeros(0, 3), torch.zeros(7, 3), torch.zeros(7), lambda logits, rows: logits.sum())
+    assert isinstance(loss, torch.Tensor)
+    assert float(loss) == 0
