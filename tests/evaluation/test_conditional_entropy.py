@@ -24,7 +24,8 @@ def test_curves_at_one_half():
         "multimask M=10 gumbel": 0.707,
     }
     for curve, value in elsewhere.items():
-        error = (points[curve].standard_error ** 2 + 0.01**2) ** 0.5
+        theirs = 0.01 if curve.startswith("multimask") else 0.0  # those values have errors of their own
+        error = (points[curve].standard_error ** 2 + theirs**2) ** 0.5
         assert abs(points[curve].value - value) < 4 * error
         assert 0.001 < points[curve].standard_error < 0.01
 

@@ -76,11 +76,35 @@ def test_clustered_finds_planted_clusters_of_equal_size():
     assert len({(int(a), int(b)) for a, b in zip(truth, found, strict=True)}) == 5
 
 
+def test_clustered_improves_on_its_first_guess():
+    generator = torch.Generator().manual_seed(3)
+    points = torch.randn(240, 2, generator=generator)
+
+    def spread(assignment: torch.Tensor) -> float:
+        centres = torch.stack([points[assignment == m].mean(0) for m in range(8)])
+        return float((points - centres[assignment]).square().sum())
+
+    first, last = (spread(clustered(points, 8, seed=1, rounds=rounds)) for rounds in (0, 20))
+    assert last < 0.95 * first
+    assert last < 0.5 * spread(random_balanced(240, 8))
+
+
 def test_clustered_survives_equal_embeddings():
     assert_balanced(clustered(torch.zeros(10, 4), 3), 10, 3)
 
 
-@pytest.mark.parametrize(("N", "L", "M"), [(1, 5, 1), (1000, 1, 1000), (1024, 10, 2), (1025, 10, 3), (10**9, 4, 178)])
+@pytest.mark.parametrize(
+    ("N", "L", "M"),
+    [
+        (1, 5, 1),
+        (1000, 1, 1000),
+        (1024, 10, 2),
+        (1025, 10, 3),
+        (10**9, 4, 178),
+        (10**16, 1, 10**16),
+        (10**400, 2, 10**200),
+    ],
+)
 def test_advice(N, L, M):
     assert advise_masks(N, L) == M
     assert M**L >= N

@@ -67,6 +67,21 @@ CASES = {
     "times of another shape": (lambda: P.couple(X, torch.rand(2, 3)), r"times must have shape.*got \[2, 3\]"),
     "noise of masks": (lambda: P.couple(X, [0.5], noise="gaussian"), "noise must be 'gumbel' for a masked process"),
     "noise": (lambda: U.couple(X, [0.5], noise="cauchy"), "noise must be 'gumbel' or 'gaussian'; got 'cauchy'"),
+    "an assignment for a schedule": (
+        lambda: MultiMask(6, 3, modulo(6, 3)),
+        "schedule must be a Schedule; got torch.int64",
+    ),
+    "a number for a schedule": (lambda: Uniform(6, 0.5), "schedule must be a Schedule; got float"),
+    "a seed for a generator": (
+        lambda: P.corrupt(X, 0.5, 0),
+        "generator must be None, a torch.Generator or Streams; got 0",
+    ),
+    "noise of another kind": (lambda: P.path(X, U.noise((2,), noise="gaussian"), 0.5), "noise must be a GumbelNoise"),
+    "noise of another shape": (
+        lambda: P.path(X, P.noise((5, 2)), 0.5),
+        r"x_0 and noise must have the same shape; got \[2\] and \[5, 2\]",
+    ),
+    "small integers": (lambda: P.active(X.byte()), "x_t must be an integer tensor of token ids, int64 or int32"),
     "modulo": (lambda: modulo(3, 4), "num_masks must be at most vocab_size, 3"),
     "random": (lambda: random_balanced(3, 0), "num_masks must be at least 1; got 0"),
     "negative counts": (lambda: frequency_balanced([1.0, -2.0], 2), "counts must be finite and not negative.*-2.0"),
@@ -86,6 +101,8 @@ CONTENTS = {
     "states": (lambda: P.transition(torch.tensor([9]), 0.1, 0.5), "x_s must hold ids from 0 to 8"),
     "times": (lambda: P.corrupt(X, torch.tensor([0.5, 1.5])), r"t must lie in \[0, 1\]; it holds values.*1.5"),
     "order": (lambda: P.transition(X, torch.tensor([0.1, 0.6]), 0.5), "s must be earlier than t"),
+    "logits for log-probabilities": (lambda: P.loss(ROWS, X, X, 0.5), "log_probs must be normalised"),
+    "negative probabilities": (lambda: U.reverse(-ROWS, X, 0.1, 0.5), "clean_probs must be finite and not negative"),
     "strangers": (
         lambda: P.posterior(X, X.flip(0), 0.1, 0.5),
         "x_t must equal x_0 wherever.*2 positions",

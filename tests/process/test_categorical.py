@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multimdm.process import Streams, categorical, invert_cdf
+from multimdm.process import Streams, categorical, debug_checks, invert_cdf
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 
 
@@ -45,6 +45,14 @@ def test_rare_tokens_have_their_share():
 
     assert p_value(probs.float()) > REJECT
     assert p_value(probs.float() ** (1 / 0.97)) < MUTANT
+
+
+def test_rows_without_weight_give_a_token_all_the_same_and_debug_says_so():
+    assert int(categorical(torch.zeros(2, 6)).max()) < 6
+    assert int(categorical(torch.full((2, 6), float("nan"))).max()) < 6
+    for weights in (torch.zeros(1, 6), torch.full((1, 6), float("nan")), torch.tensor([[1.0, -1.0]])):
+        with debug_checks(), pytest.raises(ValueError, match="weights must be finite and not negative"):
+            categorical(weights)
 
 
 def test_streams_decide_row_by_row():

@@ -237,8 +237,9 @@ def test_times_per_sequence(process, noise):
     times = torch.tensor([[0.1, 0.6], [0.6, 0.1]], dtype=torch.float64).repeat(1, 50)
     states = process.couple(many(2), times, generator(), noise=noise)
     assert states.shape == (2, 100, N // 100)
-    assert p_of_draws(states[0, ::2], process.marginal(torch.tensor(2), f64(0.1))) > REJECT
-    assert p_of_draws(states[1, ::2], process.marginal(torch.tensor(2), f64(0.6))) > REJECT
+    for t, places in ((0.1, ((0, 0), (1, 1))), (0.6, ((0, 1), (1, 0)))):  # (which time, sequences from where)
+        drawn = torch.cat([states[row, start::2] for row, start in places])
+        assert p_of_draws(drawn, process.marginal(torch.tensor(2), f64(t))) > REJECT
 
 
 # ---------------------------------------------------------------- shape of paths

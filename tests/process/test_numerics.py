@@ -1,5 +1,6 @@
 """Finite and right at the ends of time, at the largest sizes, in single precision."""
 
+import mpmath
 import pytest
 import torch
 
@@ -141,3 +142,89 @@ def test_corruption_at_the_ends(make):
     start, finish = process.couple(x_0, [0.0, 1.0])
     assert torch.equal(start, x_0)
     assert bool((finish >= (process.vocab_size if process.num_masks else 0)).all())
+
+
+@pytest.mark.parametrize("process", [MultiMask(200, 7), Uniform(200)], ids=str)
+def test_bfloat16_predictions_do_not_round_the_times(process):
+    probs = torch.softmax(torch.randn(200, generator=torch.Generator().manual_seed(0)), 0).expand(2, 200).bfloat16()
+    x_t = process.prior((2,), torch.Generator().manual_seed(1))
+    for s, t in ((0.5, 0.501), (0.998, 0.999), (0.7, 0.75)):
+        for name in ("reverse", "model_scores", "posterior_weights"):
+            arguments = (s, t) if name == "reverse" else (t,)
+            single, double = (getattr(process, name)(p, x_t, *arguments) for p in (probs, probs.double()))
+            assert single.dtype == torch.bfloat16
+            torch.testing.assert_close(single.double(), double, rtol=0.02, atol=1e-12)
+    loss = process.loss(probs.float().log().bfloat16(), torch.tensor([1, 2]), x_t, 1e-4)
+    assert loss.total.dtype == torch.float32
+    assert bool(loss.total.isfinite().all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_kernels_agree_with_many_digits_at_the_ends_of_time(dtype, kind):
+    """Against fifty digits: the mask part of the posterior, Eq. (backward_kernel_masks_app)."""
+    M, rho = 5, 0.7
+    process = MultiMask(10, M, Schedule(rho=rho, kind=kind))
+    for s, t in ((1e-30, 3e-30), (1e-12, 1e-6), (0.5, 1 - 2**-20), (1 - 2**-10, 1 - 2**-20), (0.3, 1.0)):
+        s, t = (float(torch.tensor(u, dtype=dtype)) for u in (s, t))
+        for k in (3, 1):  # the designated mask of token 3, and another
+            kernel = process.posterior(
+                torch.tensor(3), torch.tensor(10 + k), torch.tensor(s, dtype=dtype), torch.tensor(t, dtype=dtype)
+            )
+            with mpmath.workdps(80):
+                alpha = [1 - mpmath.mpf(u) if kind == "linear" else mpmath.cos(mpmath.pi * u / 2) for u in (s, t)]
+                if t == 1.0:
+                    alpha[1] = mpmath.mpf(0)
+                beta = [a**rho for a in alpha]
+                r = [[(b if j == 3 else 0) + (1 - b) / M for j in range(M)] for b in beta]
+                ratio = beta[1] / beta[0]
+                hidden = (1 - alpha[0]) / (1 - alpha[1])
+                expected = [
+                    float(hidden * r[0][j] * ((ratio if j == k else 0) + (1 - ratio) / M) / r[1][k]) for j in range(M)
+                ]
+            assert kernel[10:].tolist() == pytest.approx(expected, rel=1e-5 if dtype is torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("t", [1e-12, 1e-5, 0.5, 1 - 1e-6, 1 - 1e-12])
+@pytest.mark.parametrize("rho", [0.5, 1.0, 2.0])
+def test_identification_agrees_with_many_digits(t, rho):
+    """The second line of Eq. (per_coordinate_loss_main), as printed, with sixty digits."""
+    V, M = 8, 4
+    process = MultiMask(V, M, Schedule(rho=rho))
+    logits = torch.tensor([0.3, -1.2, 2.0, 0.1, -0.4, 0.9, 1.1, -2.2], dtype=torch.float64)
+    log_probs = logits.log_softmax(-1)
+    for x_0, k in ((2, 2), (2, 1)):
+        with mpmath.workdps(60):
+            beta = (1 - mpmath.mpf(t)) ** rho
+            weight = mpmath.mpf(rho) / (1 - mpmath.mpf(t)) / M
+            p = [mpmath.exp(mpmath.mpf(float(x))) for x in log_probs]
+            p = [x / sum(p) for x in p]
+
+            def r(token, mask, beta=beta):
+                return (beta if token % M == mask else 0) + (1 - beta) / M
+
+            total = mpmath.mpf(0)
+            for j in (j for j in range(M) if j != k):
+                psi = r(x_0, j) / r(x_0, k)
+                psi_theta = sum(p[a] * r(a, j) / r(a, k) for a in range(V))
+                total += psi * mpmath.log(psi / psi_theta) + psi_theta - psi
+            expected = float(weight * total)
+        value = process.loss(log_probs, torch.tensor(x_0), torch.tensor(V + k), torch.tensor(t, dtype=torch.float64))
+        assert float(value.identification) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_gradient_in_time_is_not_given():
+    t = torch.tensor(0.5, requires_grad=True)
+    log_probs = torch.full((1, 4), 0.25).log().requires_grad_()
+    loss = MultiMask(4, 2).loss(log_probs, torch.tensor([1]), torch.tensor([4]), t)
+    loss.total.sum().backward()
+    assert t.grad is None
+    assert log_probs.grad is not None
+
+
+def test_scores_of_visible_tokens_have_finite_gradients_at_time_zero():
+    probs = torch.full((2, 5), 0.2, requires_grad=True)
+    scores = MultiMask(5, 2).model_scores(probs, torch.tensor([1, 2]), 0.0)
+    scores.sum().backward()
+    assert probs.grad is not None
+    assert bool(probs.grad.isfinite().all())

@@ -110,12 +110,23 @@ def test_refresh_rate_of_the_paper():
 @ALL
 @given(t=st.floats(0.05, 0.95))
 def test_conditional_scores_are_ratios_of_marginals(process, t):
-    x_0 = torch.zeros(process.num_states - process.vocab_size + 1, dtype=torch.long)
     x_t = torch.tensor([0, *range(process.vocab_size, process.num_states)])
-    marginal = process.marginal(x_0, f64(t))
-    torch.testing.assert_close(
-        process.conditional_scores(x_0, x_t, f64(t)), marginal / marginal.gather(1, x_t[:, None])
-    )
+    marginal = process.marginal(torch.tensor(0), f64(t))
+    expected = marginal / marginal[x_t][:, None]
+    torch.testing.assert_close(process.conditional_scores(torch.zeros_like(x_t), x_t, f64(t)), expected)
+
+
+@given(t=st.floats(0.01, 0.99))
+def test_conditional_scores_as_printed(t):
+    """Eqs. (exact_clean_score, exact_mask_score), from the schedule alone."""
+    process, x_0, k, j = MultiMask(6, 3, Schedule(rho=0.6)), 4, 2, 0  # the designated mask of 4 is 1
+    alpha, beta = 1 - t, (1 - t) ** 0.6
+    r = [(1 - beta) / 3, beta + (1 - beta) / 3, (1 - beta) / 3]
+    scores = process.conditional_scores(torch.tensor(x_0), torch.tensor(6 + k), f64(t))
+    assert float(scores[x_0]) == pytest.approx(alpha / ((1 - alpha) * r[k]))
+    assert float(scores[6 + 1]) == pytest.approx(r[1] / r[k])
+    assert float(scores[6 + j]) == pytest.approx(1.0)
+    assert scores[[0, 1, 2, 3, 5]].tolist() == [0.0] * 5
 
 
 @ALL

@@ -4,7 +4,6 @@ Every function returns a LongTensor [V] of mask indices 0..M-1 in which each mas
 """
 
 import heapq
-import math
 from collections.abc import Sequence
 
 import torch
@@ -94,7 +93,7 @@ def clustered(embeddings: Float[Tensor, "V d"], num_masks: int, seed: int = 0, r
     )
     V = embeddings.shape[0]
     check_sizes(V, num_masks)
-    points = embeddings.detach().to(torch.float32)
+    points = embeddings.detach().to("cpu", torch.float32)
     points = points - points.mean(0)
     centres = _spread_centres(points, num_masks, torch.Generator().manual_seed(seed))
     assignment = _fill(torch.cdist(points, centres))
@@ -111,10 +110,13 @@ def advise_masks(num_sequences: int, length: int) -> int:
     """The smallest M with M^L >= N: the terminal noise then has room for every sequence of the data (Sec. 3.1)."""
     check_integer("num_sequences", num_sequences, 1)
     check_integer("length", length, 1)
-    M = max(1, round(math.exp(math.log(num_sequences) / length)) - 1)
-    while M**length < num_sequences:
-        M += 1
-    return M
+    low, high = 1, 1  # bisection on integers: floating roots are off for large N
+    while high**length < num_sequences:
+        low, high = high + 1, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle**length >= num_sequences else (middle + 1, high)
+    return low
 
 
 def _spread_centres(points: Tensor, num: int, generator: torch.Generator) -> Tensor:

@@ -8,12 +8,18 @@ import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
-from multimdm.process.checks import check_ids, check_same_shape, check_table
+from multimdm.process.checks import (
+    check_ids,
+    check_normalised,
+    check_same_shape,
+    check_table,
+    check_weights,
+    checks_contents,
+)
 from multimdm.process.draws import Generator
-from multimdm.process.refresh import Retention
-from multimdm.process.schedule import BetweenValues, Schedule, ScheduleValues
+from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues
 from multimdm.process.terms import LossTerms
-from multimdm.process.times import Time, check_time, per_position, stack_times
+from multimdm.process.times import Time, check_time, per_position, stack_times, time_dtype
 
 Ids = Int[Tensor, "*shape"]
 NoiseKind = Literal["gumbel", "gaussian"]
@@ -95,6 +101,10 @@ class Process(ABC):
         """The randomness of coupled paths, as `path` takes it."""
 
     @abstractmethod
+    def _check_noise(self, noise: Any) -> None:
+        """Noise of a kind that `path` understands."""
+
+    @abstractmethod
     def _path(self, x_0: Tensor, noise: Any, values: ScheduleValues) -> Int64[Tensor, "..."]:
         """The state of a coupled path where the schedule has these values; everything broadcasts."""
 
@@ -102,7 +112,9 @@ class Process(ABC):
         """The state at t of the coupled path with this noise (`noise(shape)` draws it)."""
         check_ids("x_0", x_0, self.vocab_size)
         check_time("t", t)
-        return self._path(x_0, noise, self._at("t", t, x_0, torch.float64))
+        self._check_noise(noise)
+        check_same_shape("x_0", x_0, "noise", noise.clean)
+        return self._path(x_0, noise, self._at("t", t, x_0))
 
     def couple(
         self,
@@ -113,50 +125,61 @@ class Process(ABC):
     ) -> Int64[Tensor, "T *shape"]:
         """States [T, *x_0.shape] of one coupled path per position, at times [T] or [T, B]."""
         check_ids("x_0", x_0, self.vocab_size)
-        values = self.schedule(stack_times(times, x_0, torch.float64))
+        values = self.schedule(stack_times(times, x_0))
         return self._path(x_0, self.noise(x_0.shape, generator, x_0.device, noise), values)
 
     def conditional_scores(self, x_0: Ids, x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
         """p_t(. | x_0) / p_t(x_t | x_0), wherever x_t can occur. Eqs. (exact_clean_score, exact_mask_score)."""
         self._check_pair(x_0, x_t)
-        probs = self.marginal(x_0, t)
-        return probs / probs.gather(-1, x_t[..., None].long())
+        certain = torch.nn.functional.one_hot(x_0.long(), self.vocab_size)
+        return self.model_scores(certain.to(time_dtype(t)), x_t, t)
 
     @abstractmethod
     def model_scores(self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
         """The conditional scores averaged over the posterior that the prediction means. Prop. (model_scores)."""
 
-    def _at(self, name: str, t: Time, x: Tensor, dtype: torch.dtype) -> ScheduleValues:
-        """The schedule at t, broadcasting against x."""
-        return self.schedule(per_position(name, t, x, dtype))
+    def _at(self, name: str, t: Time, x: Tensor) -> ScheduleValues:
+        """The schedule at t in float64, broadcasting against x."""
+        return self.schedule(per_position(name, t, x))
 
-    def _between(self, s: Time, t: Time, x: Tensor, dtype: torch.dtype) -> BetweenValues:
-        """The schedule between s and t, broadcasting against x."""
-        return self.schedule.between(per_position("s", s, x, dtype), per_position("t", t, x, dtype))
+    def _between(self, s: Time, t: Time, x: Tensor) -> BetweenValues:
+        """The schedule between s and t in float64, broadcasting against x."""
+        return self.schedule.between(per_position("s", s, x), per_position("t", t, x))
 
-    def _retentions(
-        self, which: str, s: Time, t: Time, x: Tensor, dtype: torch.dtype
-    ) -> tuple[Retention, Retention, Retention]:
-        """alpha or beta with its complement: at s, at t, and between them."""
-        sources = self._at("s", s, x, dtype), self._at("t", t, x, dtype), self._between(s, t, x, dtype)
-        first, second, third = (
-            Retention(getattr(values, which), getattr(values, f"one_minus_{which}")) for values in sources
+    def _bridge_retentions(self, s: Time, t: Time, x: Tensor) -> tuple[Retention, Retention, Retention]:
+        """What the refreshing chain keeps until s, until t, and between them."""
+        return (
+            self._retention(self._at("s", s, x)),
+            self._retention(self._at("t", t, x)),
+            self._retention(self._between(s, t, x)),
         )
-        return first, second, third
+
+    @staticmethod
+    @abstractmethod
+    def _retention(values: ScheduleValues | BetweenValues) -> Retention:
+        """alpha or beta: which of them the chain of this process refreshes by."""
 
     def _check_pair(self, x_0: Tensor, x_t: Tensor) -> None:
         check_ids("x_0", x_0, self.vocab_size)
         check_ids("x_t", x_t, self.num_states)
         check_same_shape("x_0", x_0, "x_t", x_t)
 
-    def _check_prediction(self, name: str, table: Tensor, x_t: Tensor) -> None:
+    def _check_prediction(self, name: str, probs: Tensor, x_t: Tensor) -> None:
         check_ids("x_t", x_t, self.num_states)
-        check_table(name, table, x_t, self.vocab_size)
+        check_table(name, probs, x_t, self.vocab_size)
+        check_weights(name, probs)
+
+    def _check_loss(self, log_probs: Tensor, x_0: Tensor, x_t: Tensor, t: Time) -> None:
+        self._check_pair(x_0, x_t)
+        check_table("log_probs", log_probs, x_0, self.vocab_size)
+        if checks_contents():
+            check_normalised("log_probs", log_probs.detach().exp().sum(-1))
+        check_time("t", t)
 
 
 def flat_values(values: ScheduleValues, shape: torch.Size) -> ScheduleValues:
-    """The schedule's values for every position of `shape`, as vectors."""
-    return ScheduleValues(**{name: value.expand(shape).reshape(-1) for name, value in vars(values).items()})
+    """The schedule's values for every position of `shape`, as vectors, without a gradient in t."""
+    return ScheduleValues(**{name: x.detach().expand(shape).reshape(-1) for name, x in vars(values).items()})
 
 
 def with_zero_columns(off_diagonal: Float[Tensor, "*times n n"]) -> Float[Tensor, "*times n n"]:

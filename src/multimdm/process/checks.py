@@ -4,21 +4,22 @@ Looking at the contents of a tensor waits for the device, so the hot path never 
 (or MULTIMDM_DEBUG=1 in the environment) switches it on while a program is being written.
 """
 
+import math
+import operator
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 _enabled = os.environ.get("MULTIMDM_DEBUG", "") not in ("", "0")
 
-INTEGER_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-
 
 @contextmanager
 def debug_checks(enabled: bool = True) -> Iterator[None]:
-    """Check the contents of tensors (ids in range, times in [0, 1], s < t) inside the `with` block."""
+    """Check the contents of tensors inside the `with` block: ids and times in range, s < t, predictions normalised."""
     global _enabled
     before, _enabled = _enabled, enabled
     try:
@@ -40,17 +41,38 @@ def require(condition: bool, message: str) -> None:
 
 def check_integer(name: str, value: int, minimum: int) -> int:
     """An integer argument that is at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
         raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}")
-    require(value >= minimum, f"{name} must be at least {minimum}; got {value}")
-    return value
+    require(number >= minimum, f"{name} must be at least {minimum}; got {number}")
+    return number
+
+
+def check_positive(name: str, value: float) -> None:
+    """A finite number above zero."""
+    require(
+        isinstance(value, Real) and math.isfinite(value) and value > 0,
+        f"{name} must be a finite number above 0; got {value!r}",
+    )
+
+
+def kind_of(value: object) -> object:
+    """What to call a value in an error: the dtype of a tensor, or the name of its type."""
+    return value.dtype if isinstance(value, Tensor) else type(value).__name__
 
 
 def check_ids(name: str, x: Tensor, num_states: int) -> None:
-    """Token ids: an integer tensor; under `debug_checks`, with every id in 0..num_states-1."""
-    if not isinstance(x, Tensor) or x.dtype not in INTEGER_DTYPES:
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"{name} must be an integer tensor of token ids; got {kind}")
+    """Token ids: an int64 or int32 tensor; under `debug_checks`, with every id in 0..num_states-1.
+
+    Smaller integers are refused: torch would wrap the vocabulary's size to their range in comparisons.
+    """
+    require(
+        isinstance(x, Tensor) and x.dtype in (torch.int64, torch.int32),
+        f"{name} must be an integer tensor of token ids, int64 or int32; got {kind_of(x)}",
+    )
     if _enabled and x.numel():
         low, high = int(x.min()), int(x.max())
         require(
@@ -60,7 +82,7 @@ def check_ids(name: str, x: Tensor, num_states: int) -> None:
 
 
 def check_same_shape(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
-    """Two tensors of ids that must agree position by position."""
+    """Two tensors that must agree position by position."""
     require(
         x.shape == other.shape,
         f"{name} and {other_name} must have the same shape; got {list(x.shape)} and {list(other.shape)}",
@@ -69,10 +91,25 @@ def check_same_shape(name: str, x: Tensor, other_name: str, other: Tensor) -> No
 
 def check_table(name: str, table: Tensor, x: Tensor, columns: int) -> None:
     """A floating table with one row of `columns` numbers per position of `x`."""
-    if not isinstance(table, Tensor) or not table.is_floating_point():
-        kind = table.dtype if isinstance(table, Tensor) else type(table).__name__
-        raise ValueError(f"{name} must be a floating-point tensor; got {kind}")
+    require(
+        isinstance(table, Tensor) and table.is_floating_point(),
+        f"{name} must be a floating-point tensor; got {kind_of(table)}",
+    )
     require(
         table.shape == (*x.shape, columns),
         f"{name} must have shape {[*x.shape, columns]} (one row per position); got {list(table.shape)}",
     )
+
+
+def check_weights(name: str, weights: Tensor) -> None:
+    """Under `debug_checks`: rows that are finite, not negative and not all zero."""
+    if _enabled and weights.numel():
+        good = bool((weights >= 0).all()) and bool(weights.isfinite().all()) and bool((weights.sum(-1) > 0).all())
+        require(good, f"{name} must be finite and not negative, with a positive sum in every row")
+
+
+def check_normalised(name: str, total: Tensor) -> None:
+    """Sums of probabilities that are one, up to the rounding of bfloat16."""
+    if total.numel():
+        worst = float((total.detach().double() - 1).abs().max())
+        require(worst < 0.02, f"{name} must be normalised: its rows' probabilities sum to 1 within {worst:.3g} only")

@@ -13,7 +13,7 @@ from multimdm.process.checks import check_ids
 from multimdm.process.multimask import MultiMask
 from multimdm.process.times import Time, check_order, check_time
 
-_NODES = 128
+_PANELS, _NODES = 14, 24
 
 
 class DesignatedEntry:
@@ -21,8 +21,7 @@ class DesignatedEntry:
 
     def __init__(self, process: MultiMask) -> None:
         self.process = process
-        nodes, weights = _gauss_legendre(_NODES)
-        self._nodes, self._weights = nodes, weights
+        self._nodes, self._weights = _graded_rule(_PANELS, _NODES)
 
     def entry_rate(self, t: Time) -> Float[Tensor, "*times"]:
         """lambda_t = -d_alpha / alpha."""
@@ -50,29 +49,31 @@ class DesignatedEntry:
         """p~_{t|s}(. | x_s) in float64, by quadrature over the unknown time of entry. Rem. (entry_mixing_kernel)."""
         check_ids("x_s", x_s, self.process.num_states)
         check_order(s, t)
+        s, t = float(s), float(t)
         V, M = self.process.vocab_size, self.process.num_masks
-        b = self.process.schedule.between(*(torch.tensor(u, dtype=torch.float64) for u in (s, t)))
-        kept = torch.where(self.process.active(x_s), self._mask_kept(s, t), self._entered_and_kept(s, t))
-        stays = torch.where(self.process.active(x_s), 0.0, b.alpha)
+        hidden = self.process.active(x_s)
+        from_clean, from_mask = self._from_clean(s, t), self._from_mask(s, t)
+        kept, lost = (torch.where(hidden, one, other) for one, other in zip(from_mask, from_clean, strict=True))
         result = kept.new_zeros((*x_s.shape, V + M))
-        result[..., V:] = ((1 - stays - kept) / M)[..., None]
+        result[..., V:] = (lost / M)[..., None]
         result.scatter_add_(-1, self.process.designated_mask(x_s)[..., None], kept[..., None])
+        stays = torch.where(hidden, 0.0, torch.exp(self._log_time(s) - self._log_time(t)))
         return result.scatter_add_(-1, x_s[..., None].long(), stays[..., None])
 
-    def _mask_kept(self, s: float, t: float) -> Tensor:
-        """exp(-Gamma_{s,t}): the probability that a mask is not refreshed between s and t."""
-        lower, upper = self._log_time(s), self._log_time(t)
-        return torch.exp(-self._integrated_refresh(lower, upper))
+    def _from_mask(self, s: float, t: float) -> tuple[Tensor, Tensor]:
+        """exp(-Gamma_{s,t}) and its complement: a mask is not refreshed between s and t, or it is."""
+        refreshed = self._integrated_refresh(self._log_time(s), self._log_time(t))
+        return torch.exp(-refreshed), -torch.expm1(-refreshed)
 
-    def _entered_and_kept(self, s: float, t: float) -> Tensor:
-        """int_s^t lambda_u exp(-Lambda_{s,u}) exp(-Gamma_{u,t}) du: entered in between, and still at the mask."""
+    def _from_clean(self, s: float, t: float) -> tuple[Tensor, Tensor]:
+        """int_s^t lambda_u exp(-Lambda_{s,u}) exp(-Gamma_{u,t}) du, entered and not refreshed since; and refreshed."""
         lower, upper = self._log_time(s), self._log_time(t)
         if bool(torch.isinf(upper)):
-            return torch.zeros_like(upper)
-        half = (upper - lower) / 2
-        entry = lower + half * (1 + self._nodes)  # in this time Lambda_{s,u} is entry - lower, and its density 1
-        survival = torch.exp(-(entry - lower) - self._integrated_refresh(entry, upper))
-        return (half * self._weights * survival).sum()
+            return torch.zeros_like(upper), torch.ones_like(upper)
+        entry = lower + (upper - lower) * self._nodes  # in this clock Lambda_{s,u} is entry - lower
+        density = (upper - lower) * self._weights * torch.exp(lower - entry)
+        refreshed = self._integrated_refresh(entry, upper)
+        return (density * torch.exp(-refreshed)).sum(), (density * -torch.expm1(-refreshed)).sum()
 
     def _log_time(self, t: float) -> Tensor:
         """y = -log alpha_t, the clock in which entry has rate one."""
@@ -84,16 +85,21 @@ class DesignatedEntry:
         rho = self.process.schedule.rho
         if bool(torch.isinf(upper)):
             return torch.full_like(lower, torch.inf)
-        half = ((upper - lower) / 2)[..., None]
-        y = lower[..., None] + half * (1 + self._nodes)
+        span = (upper - lower)[..., None]
+        y = lower[..., None] + span * self._nodes
         ratio = torch.where(y > 0, torch.expm1(-rho * y) / torch.expm1(-y), rho)
-        return (half * self._weights * (ratio * torch.exp((rho - 1) * y))).sum(-1) + rho * (upper - lower)
+        return (span * self._weights * (ratio * torch.exp((rho - 1) * y))).sum(-1) + rho * (upper - lower)
 
 
-def _gauss_legendre(n: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on [-1, 1] by Golub and Welsch: eigenvalues of the recurrence's Jacobi matrix."""
+def _graded_rule(panels: int, n: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 1, where the integrands rise steeply.
+
+    The nodes of a panel are, by Golub and Welsch, eigenvalues of the recurrence's Jacobi matrix.
+    """
     k = torch.arange(1, n, dtype=torch.float64)
     off_diagonal = k / torch.sqrt(4 * k**2 - 1)
-    jacobi = torch.diag(off_diagonal, 1) + torch.diag(off_diagonal, -1)
-    nodes, vectors = torch.linalg.eigh(jacobi)
-    return nodes, 2 * vectors[0] ** 2
+    nodes, vectors = torch.linalg.eigh(torch.diag(off_diagonal, 1) + torch.diag(off_diagonal, -1))
+    edges = 1 - 0.5 ** torch.arange(panels, dtype=torch.float64)
+    edges = torch.cat([edges, torch.ones(1, dtype=torch.float64)])
+    width = edges.diff()[:, None]
+    return (edges[:-1, None] + width * (1 + nodes) / 2).flatten(), (width * vectors[0] ** 2).flatten()

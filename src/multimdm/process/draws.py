@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64, Int64, Shaped
 from torch import Tensor
 
-from multimdm.process.checks import require
+from multimdm.process.checks import check_weights, require
 from multimdm.process.streams import Streams
 
 Generator = torch.Generator | Streams | None
@@ -24,6 +24,10 @@ def uniform(shape: Sequence[int], generator: Generator = None, device: torch.dev
     """float64 numbers in (0, 1): open at both ends, so that logarithms are finite."""
     if isinstance(generator, Streams):
         return generator.uniform(shape, device)
+    require(
+        generator is None or isinstance(generator, torch.Generator),
+        f"generator must be None, a torch.Generator or Streams; got {generator!r}",
+    )
     source = generator.device if generator is not None else device
     u = torch.rand(tuple(shape), generator=generator, dtype=torch.float64, device=source)
     return u.clamp_min_(2.0**-54).to(device)  # rand can give 0: take the middle of that cell
@@ -54,6 +58,7 @@ def invert_cdf(weights: Shaped[Tensor, "*rows V"], u: Float64[Tensor, "*rows"]) 
         weights.shape[:-1] == u.shape,
         f"weights must have one row per number in u, {list(u.shape)}; got shape {list(weights.shape)}",
     )
+    check_weights("weights", weights)
     flat, target = weights.reshape(-1, weights.shape[-1]), u.reshape(-1)
     V = flat.shape[-1]
     whole, summed_in = V // _BLOCK * _BLOCK, torch.promote_types(weights.dtype, torch.float32)
@@ -63,7 +68,7 @@ def invert_cdf(weights: Shaped[Tensor, "*rows V"], u: Float64[Tensor, "*rows"]) 
     columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=flat.device)
     inside = flat.gather(1, columns.clamp_max(V - 1)).double().masked_fill(columns >= V, 0.0)
     column, _ = _search(inside, rest)
-    return (block * _BLOCK + column).reshape(u.shape)
+    return (block * _BLOCK + column).clamp_max_(V - 1).reshape(u.shape)
 
 
 def _search(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ c^2 and the weight join to something finite at t = 1.
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from multimdm.process.schedule import ScheduleValues
 
@@ -41,6 +42,7 @@ class _Identification(torch.autograd.Function):
         return torch.where(active, loss, 0.0)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
         (gradient,) = ctx.saved_tensors
         return grad[:, None] * gradient, None, None, None, None
@@ -71,12 +73,13 @@ def _loss_and_gradient(
     weight = values.hazard_beta[:, None] / M
     root = torch.sqrt(values.beta_decay[:, None] * M) / lost  # root^2 = weight c^2, finite at t = 1
     delta = c * e / psi
-    small = (root * e) ** 2 / psi * _excess_over_square(delta)
+    rooted = torch.where(e == 0, 0.0, root * e)  # root is infinite at t = 1 for rho < 1/2
+    small = rooted**2 / psi * _excess_over_square(delta)
     large = weight * (c * e - psi * torch.log(psi_theta / psi))
     terms = torch.where(delta.abs() < _SMALL, small, large).scatter(-1, current, 0.0)
 
     # On the simplex d psi_theta(j) / d m_j = c and d psi_theta(j) / d m_k = -c A.
-    gradient = (root * (root * e / psi_theta)).scatter(-1, current, 0.0)
+    gradient = (root * (rooted / psi_theta)).scatter(-1, current, 0.0)
     gradient = gradient.scatter(-1, current, -A * gradient.sum(-1, keepdim=True))
     return terms.sum(-1), gradient
 

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from multimdm.process.assignment import check_assignment, check_sizes, modulo
 from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
-from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, require
+from multimdm.process.checks import check_ids, check_same_shape, checks_contents, kind_of, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.groups import Groups
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
 from multimdm.process.readout import group_masses
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
-from multimdm.process.schedule import Schedule, ScheduleValues
+from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
 from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, time_dtype
 
@@ -38,9 +38,9 @@ class MultiMask(Process):
         if assignment is None:
             assignment = modulo(vocab_size, num_masks)
         check_assignment(assignment, vocab_size, num_masks)
-        self.vocab_size = vocab_size
-        self.num_masks = num_masks
-        self.schedule = schedule if schedule is not None else Schedule()
+        self.vocab_size = int(vocab_size)
+        self.num_masks = int(num_masks)
+        self.schedule = check_schedule(schedule)
         self.assignment = assignment.long()
         self._groups = {self.assignment.device: Groups(self.assignment, num_masks)}
 
@@ -55,6 +55,7 @@ class MultiMask(Process):
 
     def active(self, x_t: Ids) -> Bool[Tensor, "*shape"]:
         """The masked positions."""
+        check_ids("x_t", x_t, self.num_states)
         return x_t >= self.vocab_size
 
     def designated_mask(self, x: Ids) -> Int64[Tensor, "*shape"]:
@@ -68,36 +69,38 @@ class MultiMask(Process):
         """p_t(. | x_0) = alpha_t 1{x_0} + (1 - alpha_t) r_t^{x_0}. Eq. (forward_marginal_single)."""
         check_ids("x_0", x_0, self.vocab_size)
         check_time("t", t)
-        v = self._at("t", t, x_0, time_dtype(t))
-        return self._from_clean(x_0, v.alpha, v.one_minus_alpha, v)
+        dtype = time_dtype(t)
+        v = self._at("t", t, x_0).to(dtype)
+        return self._from_clean(x_0, v.alpha, v.one_minus_alpha, v).to(dtype)
 
     def transition(self, x_s: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
         """p_{t|s}(. | x_s). Eq. (two_time_kernel_main)."""
         check_ids("x_s", x_s, self.num_states)
         check_order(s, t)
         dtype = time_dtype(s, t)
-        b, v = self._between(s, t, x_s, dtype), self._at("t", t, x_s, dtype)
+        b, v = self._between(s, t, x_s).to(dtype), self._at("t", t, x_s).to(dtype)
         from_clean = self._from_clean(x_s.clamp_max(self.vocab_size - 1), b.alpha, b.one_minus_alpha, v)
         from_mask = torch.zeros_like(from_clean)
         from_mask[..., self.vocab_size :] = (b.one_minus_beta / self.num_masks)[..., None]
         mask = x_s.clamp_min(self.vocab_size).long()
         from_mask.scatter_add_(-1, mask[..., None], b.beta.expand(x_s.shape)[..., None])
-        return torch.where(self.active(x_s)[..., None], from_mask, from_clean)
+        return torch.where(self.active(x_s)[..., None], from_mask, from_clean).to(dtype)
 
     def posterior(self, x_0: Ids, x_t: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
         """p_{s|t}(. | x_t, x_0). Eq. (two_time_backward_main); a visible x_t stays."""
         self._check_pair(x_0, x_t)
         check_order(s, t)
         dtype = time_dtype(s, t)
-        b = self._between(s, t, x_t, dtype)
+        b = self._between(s, t, x_t).to(dtype)
         designated, current = self._mask_index(x_0), self._mask_index(x_t)
-        retentions = self._retentions("beta", s, t, x_t, dtype)
-        weights = bridge_weights(designated == current, *retentions, self.num_masks)
+        weights = bridge_weights(designated == current, *self._bridge_retentions(s, t, x_t), self.num_masks).to(
+            b.reveal.dtype
+        )
         hidden = bridge_posterior(weights, designated, current, self.num_masks)
         result = hidden.new_zeros((*x_t.shape, self.num_states))
         result[..., self.vocab_size :] = b.still_hidden[..., None] * hidden
         result.scatter_(-1, x_0[..., None].long(), b.reveal.expand(x_t.shape)[..., None])
-        return self._keep_visible(result, x_t)
+        return self._keep_visible(result, x_t).to(dtype)
 
     def reverse(
         self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, s: Time, t: Time
@@ -105,18 +108,17 @@ class MultiMask(Process):
         """p^theta_{s|t}(. | x_t) = sum_a x_theta(a) p_{s|t}(. | x_t, a). Eq. (model_reverse_kernel_main)."""
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_order(s, t)
-        dtype = clean_probs.dtype
-        b = self._between(s, t, x_t, dtype)
-        retentions = self._retentions("beta", s, t, x_t, dtype)
+        b = self._between(s, t, x_t).to(clean_probs.dtype)
+        retentions, working = self._bridge_retentions(s, t, x_t), b.reveal.dtype
         hidden = bridge_average(
-            self._groups_on(x_t.device).sum(clean_probs),
+            self._groups_on(x_t.device).sum(clean_probs.to(working)),
             self._mask_index(x_t),
-            bridge_weights(True, *retentions, self.num_masks),
-            bridge_weights(False, *retentions, self.num_masks),
+            bridge_weights(True, *retentions, self.num_masks).to(working),
+            bridge_weights(False, *retentions, self.num_masks).to(working),
             self.num_masks,
         )
         result = torch.cat([b.reveal[..., None] * clean_probs, b.still_hidden[..., None] * hidden], dim=-1)
-        return self._keep_visible(result, x_t)
+        return self._keep_visible(result, x_t).to(clean_probs.dtype)
 
     def rates(self, t: Time) -> Float[Tensor, "*times states states"]:
         """The generator R_t[destination, source]; columns sum to zero. Eqs. (forward_rates_app, _masks_app).
@@ -143,19 +145,29 @@ class MultiMask(Process):
         """
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_time("t", t)
-        v = self._at("t", t, x_t, clean_probs.dtype)
-        current = self._mask_index(x_t)[..., None]
-        elsewhere = (v.one_minus_beta / self.num_masks)[..., None]  # r_t of a mask that is not designated
-        at_home = v.beta[..., None] + elsewhere
-        r_current = torch.where(self._assignment(x_t.device) == current, at_home, elsewhere)
-        to_clean = (v.alpha / v.one_minus_alpha)[..., None] / r_current * clean_probs
-        masses = self._groups_on(x_t.device).sum(clean_probs)
+        v, hidden = self._at("t", t, x_t), self.active(x_t)
+        working = torch.promote_types(clean_probs.dtype, torch.float32)
+        probs, current = clean_probs.to(working), self._mask_index(x_t)[..., None]
+        elsewhere = v.one_minus_beta / self.num_masks  # r_t of a mask that is not designated
+        at_home = v.beta + elsewhere
+        # At visible positions these are not used, and may be infinite: a number keeps their gradients zero.
+        to_home, to_others, low, high = (
+            torch.where(hidden, ratio, 0.0).to(working)[..., None]
+            for ratio in (
+                v.alpha / v.one_minus_alpha / at_home,
+                v.alpha / v.one_minus_alpha / elsewhere,
+                elsewhere / at_home,
+                v.beta / elsewhere,
+            )
+        )
+        to_clean = torch.where(self._assignment(x_t.device) == current, to_home, to_others) * probs
+        masses = self._groups_on(x_t.device).sum(probs)
         others = masses.scatter(-1, current, 0.0)
-        rest = others.sum(-1, keepdim=True)
-        psi = elsewhere / at_home * masses.gather(-1, current) + rest + v.beta[..., None] / elsewhere * others
-        hidden = torch.cat([to_clean, psi.scatter(-1, current, 1.0)], dim=-1)
+        psi = low * masses.gather(-1, current) + others.sum(-1, keepdim=True) + high * others
+        from_hidden = torch.cat([to_clean, psi.scatter(-1, current, 1.0)], dim=-1)
+        v = v.to(working)
         visible = self._from_clean(x_t.clamp_max(self.vocab_size - 1), v.alpha, v.one_minus_alpha, v)
-        return torch.where(self.active(x_t)[..., None], hidden, visible / v.alpha[..., None])
+        return torch.where(hidden[..., None], from_hidden, visible / v.alpha[..., None]).to(clean_probs.dtype)
 
     # ------------------------------------------------------------------- draws
 
@@ -163,7 +175,7 @@ class MultiMask(Process):
         """x_t ~ p_t(. | x_0), by one number per position."""
         check_ids("x_0", x_0, self.vocab_size)
         check_time("t", t)
-        v = self._at("t", t, x_0, torch.float64)
+        v = self._at("t", t, x_0)
         u = uniform(x_0.shape, generator, x_0.device)
         refreshed = v.one_minus_alpha * v.one_minus_beta
         mask = self.vocab_size + pick((u / refreshed).clamp_max(1.0), self.num_masks)
@@ -186,10 +198,9 @@ class MultiMask(Process):
         check_ids("x_t", x_t, self.num_states)
         check_same_shape("clean", clean, "x_t", x_t)
         check_order(s, t)
-        b = self._between(s, t, x_t, torch.float64)
+        b = self._between(s, t, x_t)
         designated, current = self._mask_index(clean), self._mask_index(x_t)
-        retentions = self._retentions("beta", s, t, x_t, torch.float64)
-        weights = bridge_weights(designated == current, *retentions, self.num_masks)
+        weights = bridge_weights(designated == current, *self._bridge_retentions(s, t, x_t), self.num_masks)
         u = uniform(x_t.shape, generator, x_t.device)
         left = ((u - b.reveal) / b.still_hidden).clamp(0.0, 1.0)  # uniform again, given that it stays hidden
         mask = self.vocab_size + bridge_draw(left, weights, designated, current, self.num_masks)
@@ -205,10 +216,8 @@ class MultiMask(Process):
         exact prediction. Diverges at t = 1 for rho < 1/2 (integrably), and at t = 0, where nothing is masked; in
         float32 its gradient, of order (M / t)^2 for a wrong prediction, is in range for t above 1e-8.
         """
-        self._check_pair(x_0, x_t)
-        check_table("log_probs", log_probs, x_0, self.vocab_size)
-        check_time("t", t)
-        v = flat_values(self._at("t", t, x_0, torch.float64), x_0.shape)
+        self._check_loss(log_probs, x_0, x_t, t)
+        v = flat_values(self._at("t", t, x_0), x_0.shape)
         rows, clean, state = log_probs.reshape(-1, self.vocab_size), x_0.reshape(-1).long(), x_t.reshape(-1)
         active = self.active(state)
         if self.num_masks == 1:
@@ -218,7 +227,8 @@ class MultiMask(Process):
             term = identification(masses.double(), self._mask_index(clean), self._mask_index(state), v, active)
         weight = torch.where(active, -v.d_alpha / v.one_minus_alpha, 0.0)
         reconstruction = -weight * torch.where(active, picked, 0.0)
-        return LossTerms(reconstruction.to(rows.dtype).view(x_0.shape), term.to(rows.dtype).view(x_0.shape))
+        dtype = torch.promote_types(rows.dtype, torch.float32)
+        return LossTerms(reconstruction.to(dtype).view(x_0.shape), term.to(dtype).view(x_0.shape))
 
     # ------------------------------------------------------------------- paths
 
@@ -240,6 +250,12 @@ class MultiMask(Process):
         others, rival = first_other(masks, designated)
         return GumbelNoise(exponentials.gather(-1, x_0.long()), masks.gather(-1, designated), others, rival)
 
+    def _check_noise(self, noise: GumbelNoise) -> None:
+        require(
+            isinstance(noise, GumbelNoise),
+            f"noise must be a GumbelNoise, as `noise(shape)` gives it; got {kind_of(noise)}",
+        )
+
     def _path(self, x_0: Tensor, noise: GumbelNoise, values: ScheduleValues) -> Int64[Tensor, "..."]:
         """Eq. (gumbel_coupled_path): the first to arrive of x_0, its designated mask and the best other mask.
 
@@ -255,6 +271,10 @@ class MultiMask(Process):
         return torch.where(at_clean <= torch.minimum(at_designated, at_rival), x_0.long(), mask)
 
     # ----------------------------------------------------------------- helpers
+
+    @staticmethod
+    def _retention(values: ScheduleValues | BetweenValues) -> Retention:
+        return values.masks
 
     def _groups_on(self, device: torch.device) -> Groups:
         """The tokens of each mask on the device of the ids, copied there once."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from multimdm.process.groups import Groups
 
@@ -52,6 +53,7 @@ class _GroupMasses(torch.autograd.Function):
         return log_probs.gather(1, x_0[:, None])[:, 0], masses
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_picked, grad_masses):  # pyright: ignore[reportIncompatibleMethodOverride]
         log_probs, x_0 = ctx.saved_tensors
         gradient = torch.empty_like(log_probs)
@@ -73,6 +75,7 @@ class _Log1pSum(torch.autograd.Function):
         return log_probs.gather(1, x_0[:, None])[:, 0], log_probs.gather(1, x_t[:, None])[:, 0], total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_0, grad_t, grad_total):  # pyright: ignore[reportIncompatibleMethodOverride]
         log_probs, x_0, x_t, odds = ctx.saved_tensors
         gradient = torch.empty_like(log_probs)

@@ -12,14 +12,7 @@ import torch
 from torch import Tensor
 
 from multimdm.process.draws import pick
-
-
-@dataclass(frozen=True)
-class Retention:
-    """The probability of not having been refreshed, with its complement: beta (masks) or alpha (uniform)."""
-
-    kept: Tensor
-    lost: Tensor
+from multimdm.process.schedule import Retention
 
 
 @dataclass(frozen=True)
@@ -30,16 +23,26 @@ class BridgeWeights:
     current: Tensor
     anywhere: Tensor
 
+    def to(self, dtype: torch.dtype) -> "BridgeWeights":
+        """The same weights in another dtype."""
+        return BridgeWeights(self.target.to(dtype), self.current.to(dtype), self.anywhere.to(dtype))
+
 
 def bridge_weights(same: Tensor | bool, s: Retention, t: Retention, between: Retention, n: int) -> BridgeWeights:
     """Weights of r_s(j) [b 1{j=k} + (1-b)/n] / r_t(k), with `same` telling whether k is the target.
 
     The mask factor of Eq. (two_time_backward_main), multiplied through by n.
     """
-    same = torch.as_tensor(same, device=t.kept.device)
-    total = torch.where(same, n * t.kept + t.lost, t.lost)
+
+    def held(r: Retention) -> Tensor:
+        """n times the probability of being at k."""
+        if isinstance(same, bool):
+            return n * r.kept + r.lost if same else r.lost
+        return torch.where(same, n * r.kept + r.lost, r.lost)
+
+    total = held(t)
     return BridgeWeights(
-        target=s.kept * torch.where(same, n * between.kept + between.lost, between.lost) / total,
+        target=s.kept * held(between) / total,
         current=s.lost * between.kept / total,
         anywhere=s.lost * between.lost / total,
     )

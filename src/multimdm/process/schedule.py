@@ -5,21 +5,56 @@ alpha falls from 1 at t = 0 (data) to 0 at t = 1 (noise), exactly; beta_t = alph
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from multimdm.process.checks import require
-from multimdm.process.times import Time, check_order, check_positive, check_time, time_dtype
+from multimdm.process.checks import check_positive, checks_contents, kind_of, require
+from multimdm.process.times import Time, check_order, check_time, exact_time, time_dtype
 
 Times = Float[Tensor, "*times"]
 
 
 @dataclass(frozen=True)
-class ScheduleValues:
+class Retention:
+    """A probability of staying, with its complement."""
+
+    kept: Times
+    lost: Times
+
+
+Either = TypeVar("Either")
+
+
+class _Values:
+    """What the two kinds of values share."""
+
+    alpha: Times
+    beta: Times
+    one_minus_alpha: Times
+    one_minus_beta: Times
+
+    def to(self: Either, dtype: torch.dtype) -> Either:
+        """The same values in another dtype, float32 at least."""
+        dtype = torch.promote_types(dtype, torch.float32)
+        return type(self)(**{f.name: getattr(self, f.name).to(dtype) for f in fields(self)})  # pyright: ignore[reportArgumentType]
+
+    @property
+    def tokens(self) -> Retention:
+        """alpha with its complement."""
+        return Retention(self.alpha, self.one_minus_alpha)
+
+    @property
+    def masks(self) -> Retention:
+        """beta with its complement."""
+        return Retention(self.beta, self.one_minus_beta)
+
+
+@dataclass(frozen=True)
+class ScheduleValues(_Values):
     """The schedule at one time (or at a tensor of times)."""
 
     alpha: Times
@@ -39,7 +74,7 @@ class ScheduleValues:
 
 
 @dataclass(frozen=True)
-class BetweenValues:
+class BetweenValues(_Values):
     """The schedule between two times s < t: alpha_{t|s} = alpha_t / alpha_s, and so on."""
 
     alpha: Times
@@ -71,7 +106,7 @@ class Schedule:
     def __call__(self, t: Time) -> ScheduleValues:
         """The values at t; in the dtype of t, or torch's default dtype if t is a number."""
         check_time("t", t)
-        t = torch.as_tensor(t, dtype=time_dtype(t))
+        t = t if isinstance(t, Tensor) else exact_time(t).to(time_dtype())
         alpha, one_minus_alpha, d_alpha = self._alpha(t)
         hazard_alpha = -d_alpha / alpha
         if self.rho == 1.0:  # exact, and the usual case
@@ -96,13 +131,19 @@ class Schedule:
         )
 
     def between(self, s: Time, t: Time) -> BetweenValues:
-        """alpha_{t|s}, beta_{t|s} and their complements for s < t."""
+        """alpha_{t|s}, beta_{t|s} and their complements for s < t, in float64."""
         check_order(s, t)
-        dtype = time_dtype(s, t)
-        alpha_s, one_minus_alpha_s, _ = self._alpha(torch.as_tensor(s, dtype=dtype))
-        alpha_t, one_minus_alpha_t, _ = self._alpha(torch.as_tensor(t, dtype=dtype))
-        # alpha_s - alpha_t, taken between whichever pair of numbers is small: those carry no rounding.
-        fall = torch.where(one_minus_alpha_s < 0.5, one_minus_alpha_t - one_minus_alpha_s, alpha_s - alpha_t)
+        s, t = exact_time(s), exact_time(t)
+        require(
+            not checks_contents() or bool((s < t).all()),
+            "s must be earlier than t at every position; somewhere it is not",
+        )
+        alpha_s, one_minus_alpha_s, _ = self._alpha(s)
+        alpha_t, one_minus_alpha_t, _ = self._alpha(t)
+        if self.kind == "linear":
+            fall = t - s
+        else:
+            fall = 2 * torch.sin(math.pi / 4 * (s + t)) * torch.sin(math.pi / 4 * (t - s))
         one_minus_alpha = fall / alpha_s
         alpha = alpha_t / alpha_s
         if self.rho == 1.0:
@@ -131,3 +172,12 @@ class Schedule:
 def _log(a: Times, one_minus_a: Times) -> Times:
     """log a, accurate at both ends."""
     return torch.where(one_minus_a < 0.5, torch.log1p(-one_minus_a), torch.log(a))
+
+
+def check_schedule(schedule: Schedule | None) -> Schedule:
+    """A schedule, or the default one."""
+    require(
+        schedule is None or isinstance(schedule, Schedule),
+        f"schedule must be a Schedule; got {kind_of(schedule)}",
+    )
+    return schedule if schedule is not None else Schedule()

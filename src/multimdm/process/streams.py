@@ -44,13 +44,14 @@ class Streams:
     """
 
     def __init__(self, seeds: Sequence[int] | Tensor) -> None:
-        seeds = seeds.tolist() if isinstance(seeds, Tensor) else list(seeds)
+        seeds = torch.as_tensor(seeds).tolist() if not isinstance(seeds, Sequence) else list(seeds)
         for seed in seeds:
             require(
                 isinstance(seed, int) and 0 <= seed < 2**63,
                 f"seeds must be integers from 0 to 2**63 - 1; got {seed!r}",
             )
         self.seeds = torch.tensor(seeds, dtype=torch.int64)
+        self._seeds_on = {self.seeds.device: self.seeds}
         self.draws = 0
         """How many times every stream has been drawn from."""
 
@@ -81,7 +82,10 @@ class Streams:
         per_row = 1
         for size in shape[1:]:
             per_row *= size
-        seeds = self.seeds.to(device)[:, None]
+        place = torch.device(device) if device is not None else self.seeds.device
+        if place not in self._seeds_on:
+            self._seeds_on[place] = self.seeds.to(place)
+        seeds = self._seeds_on[place][:, None]
         block = torch.arange((per_row + 1) // 2, device=device).expand(len(self), -1)
         zero = torch.zeros_like(block)
         words = philox((block, zero + self.draws, zero, zero), (seeds & _WORD, seeds >> 32))

@@ -11,13 +11,13 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
-from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, require
+from multimdm.process.checks import check_ids, check_integer, check_same_shape, kind_of, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.readout import log1p_sum
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
-from multimdm.process.schedule import Schedule, ScheduleValues
+from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
 from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, time_dtype
 
@@ -29,7 +29,7 @@ class Uniform(Process):
 
     def __init__(self, vocab_size: int, schedule: Schedule | None = None) -> None:
         self.vocab_size = check_integer("vocab_size", vocab_size, 2)
-        self.schedule = schedule if schedule is not None else Schedule()
+        self.schedule = check_schedule(schedule)
 
     def __repr__(self) -> str:
         return f"Uniform(vocab_size={self.vocab_size}, schedule={self.schedule})"
@@ -42,6 +42,7 @@ class Uniform(Process):
 
     def active(self, x_t: Ids) -> Bool[Tensor, "*shape"]:
         """Every position: nothing tells noise from data."""
+        check_ids("x_t", x_t, self.num_states)
         return torch.ones_like(x_t, dtype=torch.bool)
 
     # ----------------------------------------------------------------- kernels
@@ -50,23 +51,26 @@ class Uniform(Process):
         """p_t(. | x_0) = alpha_t 1{x_0} + (1 - alpha_t) / V. Eq. (uniform_forward_prelim)."""
         check_ids("x_0", x_0, self.vocab_size)
         check_time("t", t)
-        v = self._at("t", t, x_0, time_dtype(t))
-        return self._stay_or_spread(x_0, v.alpha, v.one_minus_alpha)
+        dtype = time_dtype(t)
+        v = self._at("t", t, x_0).to(dtype)
+        return self._stay_or_spread(x_0, v.alpha, v.one_minus_alpha).to(dtype)
 
     def transition(self, x_s: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
         """p_{t|s}(. | x_s) = alpha_{t|s} 1{x_s} + (1 - alpha_{t|s}) / V."""
         check_ids("x_s", x_s, self.num_states)
         check_order(s, t)
-        b = self._between(s, t, x_s, time_dtype(s, t))
-        return self._stay_or_spread(x_s, b.alpha, b.one_minus_alpha)
+        dtype = time_dtype(s, t)
+        b = self._between(s, t, x_s).to(dtype)
+        return self._stay_or_spread(x_s, b.alpha, b.one_minus_alpha).to(dtype)
 
     def posterior(self, x_0: Ids, x_t: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
         """p_{s|t}(. | x_t, x_0), by Bayes' rule."""
         self._check_pair(x_0, x_t)
         check_order(s, t)
-        retentions = self._retentions("alpha", s, t, x_t, time_dtype(s, t))
-        weights = bridge_weights(x_0 == x_t, *retentions, self.vocab_size)
-        return bridge_posterior(weights, x_0.long(), x_t.long(), self.vocab_size)
+        weights = bridge_weights(x_0 == x_t, *self._bridge_retentions(s, t, x_t), self.vocab_size)
+        dtype = time_dtype(s, t)
+        working = torch.promote_types(dtype, torch.float32)
+        return bridge_posterior(weights.to(working), x_0.long(), x_t.long(), self.vocab_size).to(dtype)
 
     def reverse(
         self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, s: Time, t: Time
@@ -74,15 +78,17 @@ class Uniform(Process):
         """The posterior kernel averaged over p(x_0 | x_t) of a leave-one-out prediction: DUO's reverse kernel."""
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_order(s, t)
-        weights = self.posterior_weights(clean_probs, x_t, t)
-        retentions = self._retentions("alpha", s, t, x_t, clean_probs.dtype)
-        return bridge_average(
+        working = torch.promote_types(clean_probs.dtype, torch.float32)
+        weights = self.posterior_weights(clean_probs.to(working), x_t, t)
+        retentions = self._bridge_retentions(s, t, x_t)
+        kernel = bridge_average(
             weights / weights.sum(-1, keepdim=True),
             x_t.long(),
-            bridge_weights(True, *retentions, self.vocab_size),
-            bridge_weights(False, *retentions, self.vocab_size),
+            bridge_weights(True, *retentions, self.vocab_size).to(working),
+            bridge_weights(False, *retentions, self.vocab_size).to(working),
             self.vocab_size,
         )
+        return kernel.to(clean_probs.dtype)
 
     def rates(self, t: Time) -> Float[Tensor, "*times states states"]:
         """R_t[destination, source] = -(d_alpha / alpha) / V off the diagonal. Infinite at t = 1."""
@@ -94,9 +100,9 @@ class Uniform(Process):
         """s_theta(x_t)_j = (V alpha x_theta(j) + 1 - alpha) / (V alpha x_theta(x_t) + 1 - alpha)."""
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_time("t", t)
-        v = self._at("t", t, x_t, clean_probs.dtype)
+        v = self._at("t", t, x_t).to(clean_probs.dtype)
         mixed = self.vocab_size * v.alpha[..., None] * clean_probs + v.one_minus_alpha[..., None]
-        return mixed / mixed.gather(-1, x_t[..., None].long())
+        return (mixed / mixed.gather(-1, x_t[..., None].long())).to(clean_probs.dtype)
 
     # ------------------------------------------------------------------- draws
 
@@ -104,7 +110,7 @@ class Uniform(Process):
         """x_t ~ p_t(. | x_0), by one number per position."""
         check_ids("x_0", x_0, self.vocab_size)
         check_time("t", t)
-        lost = self._at("t", t, x_0, torch.float64).one_minus_alpha
+        lost = self._at("t", t, x_0).one_minus_alpha
         u = uniform(x_0.shape, generator, x_0.device)
         return torch.where(u < lost, pick((u / lost).clamp_max(1.0), self.vocab_size), x_0.long())
 
@@ -112,10 +118,11 @@ class Uniform(Process):
         """Leave-one-out weights times p_t(x_t | .): up to a factor, 1 + V alpha / (1 - alpha) at x_t."""
         self._check_prediction("weights", weights, x_t)
         check_time("t", t)
-        v = self._at("t", t, x_t, weights.dtype)
-        total = self.vocab_size * v.alpha + v.one_minus_alpha
-        others, itself = (v.one_minus_alpha / total)[..., None], weights.gather(-1, x_t[..., None].long())
-        return (weights * others).scatter(-1, x_t[..., None].long(), itself)
+        v, index = self._at("t", t, x_t), x_t[..., None].long()
+        factor = v.one_minus_alpha / (self.vocab_size * v.alpha + v.one_minus_alpha)  # of the others, beside x_t
+        working = torch.promote_types(weights.dtype, torch.float32)
+        scaled = (weights.to(working) * factor.to(working)[..., None]).to(weights.dtype)
+        return scaled.scatter(-1, index, weights.gather(-1, index))
 
     def reverse_sample(
         self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
@@ -125,8 +132,7 @@ class Uniform(Process):
         check_ids("x_t", x_t, self.num_states)
         check_same_shape("clean", clean, "x_t", x_t)
         check_order(s, t)
-        retentions = self._retentions("alpha", s, t, x_t, torch.float64)
-        weights = bridge_weights(clean == x_t, *retentions, self.vocab_size)
+        weights = bridge_weights(clean == x_t, *self._bridge_retentions(s, t, x_t), self.vocab_size)
         u = uniform(x_t.shape, generator, x_t.device)
         return bridge_draw(u, weights, clean.long(), x_t.long(), self.vocab_size)
 
@@ -140,10 +146,8 @@ class Uniform(Process):
         s_theta(j) = (1 + odds q_j) / (1 + odds q_{x_t}). The bracket is of second order in the odds, so the loss
         vanishes at t = 1; there it is set to zero, its limit.
         """
-        self._check_pair(x_0, x_t)
-        check_table("log_probs", log_probs, x_0, self.vocab_size)
-        check_time("t", t)
-        v = flat_values(self._at("t", t, x_0, torch.float64), x_0.shape)
+        self._check_loss(log_probs, x_0, x_t, t)
+        v = flat_values(self._at("t", t, x_0), x_0.shape)
         rows = log_probs.reshape(-1, self.vocab_size)
         clean, state = x_0.reshape(-1).long(), x_t.reshape(-1).long()
         # The floor keeps the odds finite in float32; at such times they only enter multiplied by 1 - alpha.
@@ -155,7 +159,7 @@ class Uniform(Process):
             _bracket_at_clean(log_q_state, log_sum, v, self.vocab_size),
             _bracket_elsewhere(log_q_clean, log_q_state, log_sum, odds, self.vocab_size),
         )
-        reconstruction = (weight * bracket).to(rows.dtype).view(x_0.shape)
+        reconstruction = (weight * bracket).to(torch.promote_types(rows.dtype, torch.float32)).view(x_0.shape)
         return LossTerms(reconstruction, torch.zeros_like(reconstruction))
 
     # ------------------------------------------------------------------- paths
@@ -182,6 +186,12 @@ class Uniform(Process):
         others, rival = first_other(-gaussians, x_0.long())
         return GaussianNoise(gaussians.gather(-1, x_0.long()), -others, rival)
 
+    def _check_noise(self, noise: GumbelNoise | GaussianNoise) -> None:
+        require(
+            isinstance(noise, (GumbelNoise, GaussianNoise)),
+            f"noise must be a GumbelNoise or GaussianNoise, as `noise(shape)` gives it; got {kind_of(noise)}",
+        )
+
     def _path(self, x_0: Tensor, noise: GumbelNoise | GaussianNoise, values: ScheduleValues) -> Int64[Tensor, "..."]:
         """The clean token until the best other overtakes it: at most one jump.
 
@@ -196,6 +206,10 @@ class Uniform(Process):
         return torch.where(keeps, x_0.long(), rival)
 
     # ----------------------------------------------------------------- helpers
+
+    @staticmethod
+    def _retention(values: ScheduleValues | BetweenValues) -> Retention:
+        return values.tokens
 
     def _stay_or_spread(self, x: Tensor, stay: Tensor, spread: Tensor) -> Tensor:
         """stay 1{x} + spread / V."""
