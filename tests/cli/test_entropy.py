@@ -35,13 +35,14 @@ def test_forward(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--masks", "0"], "--masks must be from 1 to 100 (the study's vocabulary); got 0"),
+        (["--masks", "0"], "--masks must be from 1 to 100; got 0"),
         (["--masks", "101"], "got 101"),
         (["--masks", "2", "2"], "--masks must be one or more different numbers; got [2, 2]"),
         (["--samples", "1"], "--samples must be at least 2; got 1"),
         (["--seed", "-3"], "--seed must be from 0"),
         (["--forward", "--sentence", "one"], "--sentence must have 2 to 12 words; got 1"),
-        (["--forward", "--forward-masks", "0"], "num_masks must be at least 1; got 0"),
+        (["--forward", "--masks", "0"], "--masks must be from 1 to 12; got 0"),
+        (["--forward", "--masks", "2", "3"], "--masks must be one number with --forward; got [2, 3]"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(arguments, message, tmp_path, capsys):
@@ -53,4 +54,17 @@ def test_bad_input_is_refused_and_nothing_is_written(arguments, message, tmp_pat
 def test_out_is_a_file(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["entropy", "--out", str(tmp_path / "file")]) == 2
-    assert "--out must be a directory" in capsys.readouterr().err
+    assert "file" in capsys.readouterr().err
+
+
+def test_the_seed_and_the_masks_are_heeded(tmp_path):
+    def result(name: str, *arguments: str) -> bytes:
+        out = tmp_path / name
+        assert main(["entropy", "--samples", "100", "--out", str(out), *arguments]) == 0
+        return next(p for p in out.iterdir() if p.suffix in (".csv",) or p.name == "forward.png").read_bytes()
+
+    base = result("a", "--masks", "2", "--seed", "1")
+    assert result("b", "--masks", "2", "--seed", "1") == base
+    assert result("c", "--masks", "2", "--seed", "2") != base
+    assert result("d", "--forward", "--masks", "2") != result("e", "--forward", "--masks", "5")
+    result("f", "--forward", "--sentence", "x$_{$ incomprehensibilities")  # no mathematics, and a long word

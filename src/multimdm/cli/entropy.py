@@ -7,6 +7,9 @@ from typing import Annotated
 
 import tyro
 
+_MOST_FORWARD_MASKS = 12
+"""More would not be told apart in a picture."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -16,8 +19,8 @@ class Options:
     processes on one sentence instead (Fig. 1) and writes forward.png.
     """
 
-    masks: tuple[int, ...] = (1, 2, 5, 10, 20)
-    """Numbers of masks M, each from 1 to the vocabulary's 100."""
+    masks: tuple[int, ...] | None = None
+    """Numbers of masks M, each from 1 to 100. Of the study: 1 2 5 10 20 unless given. With --forward: one number, 3."""
     samples: int = 100_000
     """Draws of (token, noise) per time."""
     seed: int = 0
@@ -28,24 +31,28 @@ class Options:
     """Draw the forward processes on one sentence instead."""
     sentence: str = "it was the best of times"
     """With --forward: the sentence, one word per token."""
-    forward_masks: int = 3
-    """With --forward: the number of masks."""
+
+    @property
+    def chosen_masks(self) -> tuple[int, ...]:
+        """The numbers of masks, or the usual ones."""
+        return self.masks if self.masks is not None else (3,) if self.forward else (1, 2, 5, 10, 20)
 
     def check(self) -> None:
         """Say what is wrong before any work is done."""
-        for M in self.masks:
-            if not 1 <= M <= 100:
-                raise ValueError(f"--masks must be from 1 to 100 (the study's vocabulary); got {M}")
-        if not self.masks or len(set(self.masks)) != len(self.masks):
-            raise ValueError(f"--masks must be one or more different numbers; got {list(self.masks)}")
+        masks, most = self.chosen_masks, _MOST_FORWARD_MASKS if self.forward else 100
+        for M in masks:
+            if not 1 <= M <= most:
+                raise ValueError(f"--masks must be from 1 to {most}; got {M}")
+        if not masks or len(set(masks)) != len(masks) or (self.forward and len(masks) > 1):
+            wanted = "one number with --forward" if self.forward else "one or more different numbers"
+            raise ValueError(f"--masks must be {wanted}; got {list(masks)}")
         if self.samples < 2:
             raise ValueError(f"--samples must be at least 2; got {self.samples}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"--seed must be from 0 to 2**63 - 1; got {self.seed}")
         if self.forward and not 2 <= len(self.sentence.split()) <= 12:
             raise ValueError(f"--sentence must have 2 to 12 words; got {len(self.sentence.split())}")
-        if self.out.exists() and not self.out.is_dir():
-            raise ValueError(f"--out must be a directory; {self.out} is a file")
+        self.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -65,12 +72,11 @@ def run_study(options: Options) -> None:
     from multimdm.evaluation.conditional_entropy import Study, run
     from multimdm.report.entropy_figure import save_entropy_figure, write_csv
 
-    study = Study(masks=options.masks, samples=options.samples, seed=options.seed)
+    study = Study(masks=options.chosen_masks, samples=options.samples, seed=options.seed)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as bar:
         task = bar.add_task("draws", total=study.samples)
         points = list(run(study, lambda done: bar.advance(task, done)))
-    options.out.mkdir(parents=True, exist_ok=True)
     write_csv(points, options.out / "entropy.csv")
     title = (
         f"Zipf({study.exponent:g}) token, V = {study.vocab_size}, rho = {study.rho:g}, "
@@ -85,8 +91,7 @@ def draw_forward(options: Options) -> None:
     """The three forward processes on one sentence."""
     from multimdm.report.forward_figure import forward_trajectories, save_forward_figure
 
-    trajectories = forward_trajectories(options.sentence, options.forward_masks, options.seed)
-    options.out.mkdir(parents=True, exist_ok=True)
+    trajectories = forward_trajectories(options.sentence, options.chosen_masks[0], options.seed)
     path = options.out / "forward.png"
     save_forward_figure(trajectories, path)
     print(f"wrote {path}")

@@ -15,6 +15,9 @@ from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_styl
 WORDS = ("life", "man", "judge", "rich", "day", "wine", "love", "storm", "law", "queen", "child", "river", "bread")
 """What uniform-state diffusion may replace a word by, besides the words of the sentence."""
 
+_LONGEST = 7
+"""Letters that fit into a box at full size; longer words are set smaller."""
+
 _ROW, _COLUMN, _BOX = 1.0, 1.5, (1.34, 0.74)
 
 
@@ -103,7 +106,8 @@ def _draw_panel(axes, trajectory: Trajectory, positions: int) -> None:
                 linewidth=0.6,
             )
             axes.add_patch(box)
-            axes.text(x, y, text, ha="center", va="center", fontsize=9)
+            size = min(9.0, 9.0 * _LONGEST / len(text)) if not text.startswith("[M") else 9.0
+            axes.text(x, y, text, ha="center", va="center", fontsize=size, parse_math=text.startswith("[M"))
 
 
 def save_forward_figure(trajectories: Sequence[Trajectory], path: Path) -> None:
