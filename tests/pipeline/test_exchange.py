@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from multimdm.cli.main import main
+from multimdm.data.trained_tokenizers import train_chars
 from multimdm.models import DiT, DiTConfig, expand_masks
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.exchange import export_checkpoint, import_checkpoint
@@ -161,3 +162,20 @@ def test_a_misspelt_setting_is_named(tmp_path):
     config.write_text(config.read_text().replace('"hidden_dim"', '"hiden_dim"'))
     with pytest.raises(ValueError, match=r"config.json: network\.\w+"):
         load(tmp_path / "m")
+
+
+def test_a_tokenizer_is_stored_beside_the_network(tmp_path):
+    tokenizer = train_chars(["".join(map(chr, range(200, 200 + 96)))])
+    assert tokenizer.vocab_size == 100  # with its special tokens
+    (tmp_path / "tok").mkdir()
+    tokenizer.save(tmp_path / "tok")
+    arguments = ["--kind", "mdlm", "--tokenizer", str(tmp_path / "tok"), "--out", str(tmp_path / "m")]
+    assert main(["import", str(hub("mdlm")), *arguments]) == 0
+    loaded = load(tmp_path / "m").tokenizer
+    assert loaded is not None
+    assert loaded.fingerprint == tokenizer.fingerprint
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="has 11 tokens, the checkpoint 100: it is another one's"):
+        import_checkpoint(hub("mdlm"), "mdlm", tokenizer=train_chars(["abcdefg"]))

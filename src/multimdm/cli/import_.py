@@ -24,14 +24,18 @@ class Options:
     """Directory to write; it must not exist yet."""
     mask_id: int | None = None
     """MDLM's mask, if it is neither the last id nor BERT's 103."""
+    tokenizer: str | None = None
+    """Its tokenizer, to be stored beside it: a directory or a Hub name (gpt2, bert-base-uncased)."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
     options = tyro.cli(Options, args=arguments, prog="multimdm import")
+    from multimdm.data.foreign_tokenizers import load_tokenizer
     from multimdm.pipeline.exchange import import_checkpoint
 
-    model = import_checkpoint(options.source, options.kind, options.mask_id)
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer is not None else None
+    model = import_checkpoint(options.source, options.kind, options.mask_id, tokenizer)
     model.save(options.out)
     parameters = sum(x.numel() for x in model.network.parameters())
     print(f"{model.process}: {parameters:,} parameters, weights {model.lineage[0]['weights']}")

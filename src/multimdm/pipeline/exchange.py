@@ -5,6 +5,7 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from multimdm.data.tokenizer import Tokenizer
 from multimdm.models.foreign import Kind, export_settings, export_tensors, import_tensors
 from multimdm.pipeline.files import new_directory, read_json, read_lightning, read_safetensors
 from multimdm.pipeline.model import Model
@@ -12,7 +13,9 @@ from multimdm.pipeline.settings import ForeignSettings
 from multimdm.process import MultiMask, Uniform
 
 
-def import_checkpoint(source: Path, kind: Kind, mask_id: int | None = None) -> Model:
+def import_checkpoint(
+    source: Path, kind: Kind, mask_id: int | None = None, tokenizer: Tokenizer | None = None
+) -> Model:
     """A model from a directory in the Hub's layout or a Lightning .ckpt file."""
     if source.is_dir():
         settings, averaged = read_json(source / "config.json"), False
@@ -24,8 +27,14 @@ def import_checkpoint(source: Path, kind: Kind, mask_id: int | None = None) -> M
         raise ValueError(f"{source} must be a directory with config.json and model.safetensors, or a .ckpt file")
     foreign = import_tensors(tensors, kind, settings, mask_id)
     V = foreign.network.config.vocab_size
+    # GPT-2's DUO has one more state than its tokenizer has tokens, [PAD]; more than that is another vocabulary.
+    if tokenizer is not None and not 0 <= V - tokenizer.vocab_size <= 1:
+        raise ValueError(
+            f"tokenizer '{tokenizer.name}' has {tokenizer.vocab_size} tokens, the checkpoint {V}: it is another one's"
+        )
     return Model(
         network=foreign.network,
+        tokenizer=tokenizer,
         process=Uniform(V) if kind == "duo" else MultiMask(V, 1),
         foreign=ForeignSettings(kind, foreign.mask_id),
         leftover=foreign.leftover,

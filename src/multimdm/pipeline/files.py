@@ -1,9 +1,6 @@
 """Files and directories that appear whole or not at all."""
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,21 +10,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from multimdm.data.directories import whole_directory
+
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A directory to write into, beside `path`; renamed to `path` if all goes well, removed if not."""
+    """A directory to write into that becomes `path` if all goes well; nothing that is there is overwritten."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists already; choose another place or remove it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
-    try:
+    with whole_directory(path) as partial:
         yield partial
-        partial.chmod(0o755)
-        os.replace(partial, path)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def read_json(path: Path) -> dict:

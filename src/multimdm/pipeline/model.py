@@ -8,6 +8,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
+from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import DiT
 from multimdm.models.foreign import Foreign, load_exactly
 from multimdm.pipeline.files import new_directory, read_json, read_safetensors
@@ -33,7 +34,7 @@ class Model:
     network: DiT
     process: Process | None
     """None for an autoregressive network."""
-    tokenizer: Any = None
+    tokenizer: Tokenizer | None = None
     foreign: ForeignSettings | None = None
     leftover: dict[str, Tensor] = field(default_factory=dict)
     """What an imported checkpoint has and our network does not use."""
@@ -77,6 +78,7 @@ def load(path: str | Path) -> Model:
     return Model(
         network=network,
         process=process,
+        tokenizer=Tokenizer.load(directory) if Tokenizer.saved_in(directory) else None,
         foreign=settings.foreign,
         leftover=_under(tensors, _LEFTOVER),
         lineage=settings.lineage,
