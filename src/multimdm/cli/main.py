@@ -9,6 +9,7 @@ from keyword import iskeyword
 import multimdm
 
 COMMANDS = {
+    "prepare": "turn text into sequences of tokens that training reads: files or Hub data sets, any tokenizer",
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
     "export": "write an imported checkpoint back in the layout it came from",

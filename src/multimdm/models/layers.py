@@ -90,10 +90,11 @@ class Rotary(nn.Module):
         return angles.cos(), angles.sin()
 
     @staticmethod
-    def rotate(x: Float[Tensor, "B h L e"], cos: Tensor, sin: Tensor) -> Float[Tensor, "B h L e"]:
-        """Turn every pair (x_i, x_{i + half}) by its angle."""
+    def rotate(x: Float[Tensor, "B L n h e"], cos: Tensor, sin: Tensor) -> Float[Tensor, "B L n h e"]:
+        """Turn every pair (x_i, x_{i + half}) by the angle of its position."""
+        cos, sin = (angles.to(x.dtype)[:, None, None] for angles in (cos, sin))
         first, second = x.chunk(2, dim=-1)
-        return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
+        return torch.addcmul(x * cos, torch.cat([-second, first], dim=-1), sin)
 
 
 class Block(nn.Module):
@@ -127,8 +128,8 @@ class Block(nn.Module):
 
     def _attend(self, x: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor | None, causal: bool) -> Tensor:
         qkv = self.attn_qkv(x).unflatten(-1, (3, self.num_heads, -1))
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))  # [B, heads, L, e]
-        q, k = Rotary.rotate(q, *angles), Rotary.rotate(k, *angles)
+        turned = Rotary.rotate(qkv[:, :, :2], *angles)  # queries and keys together
+        q, k, v = (part.transpose(1, 2) for part in (turned[:, :, 0], turned[:, :, 1], qkv[:, :, 2]))
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal and mask is None)
         return self.attn_out(out.transpose(1, 2).flatten(2))
 

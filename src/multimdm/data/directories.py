@@ -1,0 +1,60 @@
+"""A directory that appears whole or not at all."""
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def whole_directory(target: Path) -> Iterator[Path]:
+    """A new directory beside `target` to write into; it takes the target's place if all goes well.
+
+    After an error or Ctrl-C nothing is left, and an older target is as it was. A process that is killed outright leaves
+    its hidden directory, which the next one on this machine removes.
+    """
+    target = Path(os.path.abspath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
+    mark = f"{socket.gethostname()}-{os.getpid()}"
+    partial = target.with_name(f".{target.name}.partial-{mark}")
+    partial.mkdir()
+    try:
+        yield partial
+        if target.exists():
+            old = target.with_name(f".{target.name}.old-{mark}")
+            target.rename(old)
+            try:
+                partial.rename(target)
+            except BaseException:
+                old.rename(target)
+                raise
+            shutil.rmtree(old)
+        else:
+            partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Partial directories of this machine whose process is gone."""
+    start = f".{target.name}.partial-{socket.gethostname()}-"
+    for path in target.parent.iterdir():
+        number = path.name.removeprefix(start)
+        if path.name.startswith(start) and number.isdecimal() and not _alive(int(number)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    if process == os.getpid():
+        return False  # an earlier process had the number
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,151 @@
+"""Documents out of one local file: lines, paragraphs, whole files, JSON lines, Parquet rows.
+
+Text is UTF-8; lines end in LF or CRLF, and the end is no part of the line. Everything is read as a stream: memory is
+that of a block, or of the longest document.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from multimdm.data.files import LocalFile, read_blocks
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How documents are found in a source."""
+
+    documents: Literal["line", "paragraph", "file"] = "line"
+    """In text files, a document is a line, a paragraph (lines up to a blank one), or the whole file."""
+    separator: str | None = None
+    """In text files, a line that reads exactly so ends a document; it comes before `documents`."""
+    field: str = "text"
+    """JSON key, Parquet column or data set column that holds the text."""
+
+
+def read_documents(file: LocalFile, reading: Reading, advance: Callable[[int], None]) -> Iterator[str]:
+    """The documents of one file in order, blank ones included."""
+    if file.format == "parquet":
+        return _parquet_documents(file, reading.field, advance)
+    lines = _lines(file, advance)
+    if file.format == "json":
+        return _json_documents(file, reading.field, lines)
+    if reading.separator is not None:
+        separator = reading.separator
+        return _joined(lines, lambda line: line == separator)
+    if reading.documents == "paragraph":
+        return _joined(lines, lambda line: not line.strip())
+    if reading.documents == "file":
+        return _joined(lines, lambda line: False)
+    return lines
+
+
+def _lines(file: LocalFile, advance: Callable[[int], None]) -> Iterator[str]:
+    """Lines without their ends; bytes that are not UTF-8 are an error with the line's number."""
+    number, rest = 0, []  # lines so far; pieces of a line whose end has not come yet
+    for block in read_blocks(file, advance):
+        complete, newline, tail = block.rpartition(b"\n")
+        if not newline:
+            rest.append(block)
+            continue
+        lines = _decode(file, b"".join([*rest, complete]), number).split("\n")
+        rest = [tail]
+        number += len(lines)
+        yield from (line.removesuffix("\r") for line in lines)
+    if last := b"".join(rest):
+        yield _decode(file, last, number).removesuffix("\r")
+
+
+def _decode(file: LocalFile, data: bytes, lines_before: int) -> str:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = lines_before + data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{file.path}, line {line}: byte 0x{data[error.start]:02x} is not valid UTF-8; "
+            "convert the file, for example with iconv -f LATIN1 -t UTF-8"
+        ) from error
+    return text if lines_before else text.removeprefix("\ufeff")  # the byte-order mark that some editors write
+
+
+def _joined(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[str]:
+    """Runs of lines between those that end a document."""
+    run: list[str] = []
+    for line in lines:
+        if ends(line):
+            yield "\n".join(run)
+            run = []
+        else:
+            run.append(line)
+    yield "\n".join(run)
+
+
+def _json_documents(file: LocalFile, field: str, lines: Iterator[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{file.path}, line {number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where}: not JSON ({error}); every line must be one JSON object") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: a JSON {type(record).__name__}; every line must be one JSON object")
+        if field not in record:
+            raise ValueError(f"{where}: no field '{field}', only {_names(record)}; choose one with --field")
+        text = record[field]
+        if not isinstance(text, str):
+            raise ValueError(
+                f"{where}: field '{field}' is {json.dumps(text)[:40]}, not text; choose another with --field"
+            )
+        if "\\u" in line:
+            _check_surrogates(text, where)
+        yield text
+
+
+def _check_surrogates(text: str, where: str) -> None:
+    """JSON can spell half of a surrogate pair, which is no character."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: {text[error.start]!r} is half a surrogate pair, not a character") from error
+
+
+def _parquet_documents(file: LocalFile, column: str, advance: Callable[[int], None]) -> Iterator[str]:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ValueError("Parquet files need the package pyarrow: pip install 'multimdm[train]'") from error
+    size = file.path.stat().st_size
+    row, done = 0, 0
+    try:
+        with parquet.ParquetFile(file.path) as table:
+            schema = table.schema_arrow
+            if column not in schema.names:
+                raise ValueError(
+                    f"{file.path}: no column '{column}', only {_names(schema.names)}; choose one with --field"
+                )
+            kind = schema.field(column).type
+            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+                raise ValueError(
+                    f"{file.path}: column '{column}' is of type {kind}, not text; choose another with --field"
+                )
+            for batch in table.iter_batches(batch_size=1024, columns=[column]):
+                for text in batch.column(0).to_pylist():
+                    row += 1
+                    if text is None:
+                        raise ValueError(f"{file.path}, row {row}: column '{column}' is null, not text")
+                    yield text
+                reached = size * row // table.metadata.num_rows
+                advance(reached - done)
+                done = reached
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file.path}, after row {row}: column '{column}' is not valid UTF-8 ({error})") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{file.path}: damaged Parquet file ({error}); fetch it again") from error
+
+
+def _names(names) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"

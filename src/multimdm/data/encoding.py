@@ -1,0 +1,71 @@
+"""Documents to ids, in batches that are large enough for the tokenizer to use all cores."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from jaxtyping import Bool, Integer
+
+from multimdm.data.tokenizer import Tokenizer
+
+BATCH_CHARACTERS = 1 << 21
+"""Text encoded at once (a longer document is encoded whole). Memory is about 150 bytes for each."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The ids of some documents, end to end, and the length of each."""
+
+    ids: Integer[np.ndarray, " T"]
+    lengths: Integer[np.ndarray, " D"]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, part: slice) -> "Encoded":
+        """Documents start .. stop - 1."""
+        start, stop, step = part.indices(len(self))
+        if step != 1:
+            raise ValueError(f"documents are taken one after the other; got a step of {step}")
+        ends = self.lengths.cumsum()
+        first = ends[start - 1] if start else 0
+        last = ends[stop - 1] if stop else 0
+        return Encoded(self.ids[first : max(first, last)], self.lengths[start:stop])
+
+    def where(self, chosen: Bool[np.ndarray, " D"]) -> "Encoded":
+        """The documents for which the boolean array is true."""
+        return Encoded(self.ids[np.repeat(chosen, self.lengths)], self.lengths[chosen])
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
+    """The smallest unsigned type, little-endian, that holds all ids."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+def encode_documents(
+    documents: Iterable[str], tokenizer: Tokenizer, detokenize: Callable[[str], str] | None = None
+) -> Iterator[Encoded]:
+    """Encode a stream of documents; those of which no token remains are dropped."""
+    if detokenize is not None:
+        documents = map(detokenize, documents)
+    dtype = token_dtype(tokenizer.vocab_size)
+    for texts in _batches(documents):
+        rows = tokenizer.encode_batch(texts)
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids = np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum()))
+        yield Encoded(ids, lengths[lengths > 0])
+
+
+def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    """Runs of documents with about BATCH_CHARACTERS in each."""
+    batch: list[str] = []
+    room = BATCH_CHARACTERS
+    for text in documents:
+        batch.append(text)
+        room -= len(text)
+        if room <= 0:
+            yield batch
+            batch, room = [], BATCH_CHARACTERS
+    if batch:
+        yield batch

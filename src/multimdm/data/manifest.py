@@ -1,0 +1,97 @@
+"""What a prepared corpus says of itself: `manifest.json`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+from pydantic.dataclasses import dataclass
+
+from multimdm.data.packing import Ends
+from multimdm.data.sources import FileStamp
+
+FORMAT_VERSION = 1
+NAME = "manifest.json"
+_STRICT = pydantic.ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Counts:
+    """How much there is."""
+
+    documents: int
+    sequences: int
+    tokens: int
+    """Valid positions, BOS and EOS included."""
+    truncated: int
+    """Documents of which the end was left out (padded layout)."""
+    dropped: int
+    """Tokens left out, by truncation or --drop-last."""
+    unknown: int
+    """Tokens that stand for text which the tokenizer does not know."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class SourceStamp:
+    """A source and its files."""
+
+    name: str
+    files: list[FileStamp]
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Manifest:
+    """Contents and origin of one directory of prepared data."""
+
+    format_version: int
+    split: str | None
+    """'train' or 'valid'; None if nothing was held out."""
+    layout: Literal["packed", "padded"]
+    ends: Ends
+    length: int
+    dtype: str
+    """'<u2' or '<u4', as numpy names them."""
+    vocab_size: int
+    tokenizer: str
+    tokenizer_fingerprint: str
+    tokenizer_files_sha256: str | None
+    """Hash of the directory the tokenizer came from; None if it came from the Hub or was made from the corpus."""
+    tokens_sha256: str
+    """Hash of tokens.bin, to cite the data by."""
+    counts: Counts
+    sources: list[SourceStamp]
+    options: dict[str, Any]
+    """All that was asked for."""
+
+    def write(self, directory: Path) -> None:
+        """As indented JSON."""
+        text = json.dumps(asdict(self), indent=2, ensure_ascii=False)
+        (directory / NAME).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path) -> "Manifest":
+        """Read it back; errors name the file and the field."""
+        path = directory / NAME
+        if not path.is_file():
+            inside = [split for split in ("train", "valid") if (directory / split / NAME).is_file()]
+            if inside:
+                names = " or ".join(str(directory / split) for split in inside)
+                raise ValueError(f"{directory} holds the splits {' and '.join(inside)}; open {names}")
+            raise ValueError(f"{directory} holds no prepared data ({NAME} is missing); make it with multimdm prepare")
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is not JSON ({error}); prepare the data again") from error
+        version = values.get("format_version") if isinstance(values, dict) else None
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"{path}: format version {version}, but this program reads version {FORMAT_VERSION}; "
+                "prepare the data again"
+            )
+        try:
+            return pydantic.TypeAdapter(cls).validate_python(values)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{path}: field '{field}': {first['msg']}; prepare the data again") from error

@@ -1,0 +1,100 @@
+"""What `prepare` can be asked for: one schema for the command line, the library and the manifest."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from multimdm.data.detokenize import DETOKENIZERS
+from multimdm.data.documents import Reading
+from multimdm.data.mixture import parse_weight
+from multimdm.data.packing import Ends
+from multimdm.data.trained_tokenizers import bpe_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions:
+    """All that shapes prepared data."""
+
+    sources: tuple[str, ...] = ()
+    """Text to prepare: files, folders, quoted patterns such as 'parts/*.jsonl.gz', or data sets of the Hugging Face Hub
+    as hf:NAME, hf:NAME:CONFIG or hf:NAME@SPLIT. The name of a file says what it is: .jsonl and .json are JSON lines,
+    .parquet is Parquet, all else is text; .gz, .xz and .zst are decompressed."""
+    mix: tuple[str, ...] = ()
+    """Instead of sources: WEIGHT:SOURCE pairs, such as 0.7:a.txt 0.3:b.jsonl. The weights are shares of tokens.
+    Documents alternate so that every share is met to within one document, until a source has no more."""
+    repeat: bool = False
+    """With --mix: begin a source again when it is at its end, until all have been read once."""
+    tokenizer: str = "bpe:8192"
+    """A directory or Hub name of a Hugging Face tokenizer, bpe:SIZE (byte-pair encoding with SIZE tokens, trained on
+    the sources), or chars (the characters of the sources)."""
+    length: int = 128
+    """Tokens per sequence, BOS and EOS included."""
+    layout: Literal["packed", "padded"] = "packed"
+    """packed: documents one after the other with EOS between, cut where a sequence is full. padded: one document per
+    sequence, cut if too long, padded if too short."""
+    ends: Ends = "both"
+    """Which of BOS and EOS enclose every sequence."""
+    drop_last: bool = False
+    """With --layout packed: leave out the last sequence if it is not full (it is padded otherwise)."""
+    documents: Literal["line", "paragraph", "file"] = "line"
+    """In text files, what one document is: a line, a paragraph (up to a blank line), or the whole file (which is
+    encoded in one go and takes memory of about 150 times its size)."""
+    separator: str | None = None
+    """In text files, a line that ends a document, such as '<|endoftext|>'; instead of --documents."""
+    field: str = "text"
+    """Where the text is in JSON lines, Parquet files and Hub data sets: key or column."""
+    split: str = "train"
+    """Which split of Hub data sets to read."""
+    detokenize: Literal["lm1b", "wikitext", "ptb"] | None = None
+    """Undo the spacing that these corpora have around punctuation."""
+    max_documents: int | None = None
+    """Stop after so many documents."""
+    valid: tuple[str, ...] = ()
+    """Sources to hold out: the output then has the folders train and valid."""
+    valid_fraction: float | None = None
+    """Hold out this share of the documents, evenly spread: the output then has the folders train and valid."""
+    valid_last: int | None = None
+    """Hold out the last so many documents: the output then has the folders train and valid."""
+
+    def check(self) -> None:
+        """Say what is wrong before any work is done."""
+        if bool(self.sources) == bool(self.mix):
+            raise ValueError("give the text to prepare either as sources or with --mix WEIGHT:SOURCE ...")
+        for part in self.mix:
+            parse_weight(part)
+        if self.repeat and not self.mix:
+            raise ValueError("--repeat is for --mix only")
+        if self.tokenizer.startswith("bpe:"):
+            bpe_size(self.tokenizer)
+        if not 1 <= self.room < 2**31:
+            least = self.length - self.room + 1
+            raise ValueError(f"--length must be at least {least} with --ends {self.ends}; got {self.length}")
+        if self.drop_last and self.layout != "packed":
+            raise ValueError("--drop-last is for --layout packed only")
+        if self.separator is not None and (not self.separator or "\n" in self.separator):
+            raise ValueError(f"--separator must be the text of one line; got {self.separator!r}")
+        if self.detokenize is not None and self.detokenize not in DETOKENIZERS:
+            raise ValueError(f"--detokenize must be one of {', '.join(DETOKENIZERS)}; got {self.detokenize}")
+        for name in ("max_documents", "valid_last"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
+        if self.valid_fraction is not None and not (math.isfinite(self.valid_fraction) and 0 < self.valid_fraction < 1):
+            raise ValueError(f"--valid-fraction must be between 0 and 1; got {self.valid_fraction}")
+        if bool(self.valid) + (self.valid_fraction is not None) + (self.valid_last is not None) > 1:
+            raise ValueError("give only one of --valid, --valid-fraction and --valid-last")
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether there is a validation split."""
+        return bool(self.valid) or self.valid_fraction is not None or self.valid_last is not None
+
+    @property
+    def room(self) -> int:
+        """Tokens per sequence without BOS and EOS."""
+        return self.length - {"both": 2, "bos": 1, "eos": 1, "none": 0}[self.ends]
+
+    @property
+    def reading(self) -> Reading:
+        """How documents are found."""
+        return Reading(self.documents, self.separator, self.field)

@@ -1,0 +1,132 @@
+"""Where text comes from: local files, or a data set by its Hugging Face name, as a stream of documents.
+
+    a.txt   folder/   'parts/*.jsonl.gz'   hf:NAME   hf:NAME:CONFIG   hf:NAME@SPLIT
+
+Documents that are blank (nothing but white space) are dropped everywhere.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from multimdm.data.documents import Reading, read_documents
+from multimdm.data.files import LocalFile, find_files
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """What a local file was when it was read."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    sha256: str | None = None
+    """Hash of the bytes; None until it is asked for."""
+
+    @classmethod
+    def of(cls, path: Path) -> "FileStamp":
+        """Size and time, which cost nothing."""
+        status = path.stat()
+        return cls(str(path), status.st_size, status.st_mtime_ns)
+
+    def hashed(self) -> "FileStamp":
+        """The same with the hash."""
+        with open(self.path, "rb") as file:
+            return replace(self, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+
+    def unchanged(self, before: "FileStamp") -> bool:
+        """Whether the file is still what it was: by size and time or, if only the time differs, by hash."""
+        if (self.path, self.size) != (before.path, before.size):
+            return False
+        return self.mtime_ns == before.mtime_ns or self.hashed().sha256 == before.sha256
+
+
+@dataclass(frozen=True)
+class LocalSource:
+    """One or more local files."""
+
+    name: str
+    files: tuple[LocalFile, ...]
+    reading: Reading
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the files as they are on disk."""
+        return sum(stamp.size for stamp in self.stamps())
+
+    def documents(self, advance: Callable[[int], None]) -> Iterator[str]:
+        """All documents that are not blank, file after file; `advance` is told of bytes read."""
+        for file in self.files:
+            yield from _not_blank(read_documents(file, self.reading, advance))
+
+    def stamps(self) -> list[FileStamp]:
+        """One for each file."""
+        return [FileStamp.of(file.path) for file in self.files]
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A data set by its Hugging Face name, streamed."""
+
+    name: str
+    dataset: str
+    config: str | None
+    split: str
+    field: str
+
+    @property
+    def size(self) -> int | None:
+        """Unknown."""
+        return None
+
+    def documents(self, advance: Callable[[int], None]) -> Iterator[str]:
+        """Row after row."""
+        return _not_blank(self._rows())
+
+    def stamps(self) -> list[FileStamp]:
+        """None: what the Hub holds is known by its name only."""
+        return []
+
+    def _rows(self) -> Iterator[str]:
+        for number, record in enumerate(self._open()):
+            if self.field not in record:
+                columns = ", ".join(f"'{name}'" for name in record)
+                raise ValueError(f"source '{self.name}': no column '{self.field}', only {columns}; choose with --field")
+            text = record[self.field]
+            if not isinstance(text, str):
+                raise ValueError(f"source '{self.name}', row {number + 1}: column '{self.field}' is not text")
+            yield text
+
+    def _open(self) -> Any:
+        try:
+            import datasets
+        except ImportError as error:
+            raise ValueError("hf: sources need the package datasets: pip install 'multimdm[train]'") from error
+        try:
+            return datasets.load_dataset(self.dataset, self.config, split=self.split, streaming=True)
+        except Exception as error:  # whatever the Hub, the network or the data set's own files raise
+            raise ValueError(
+                f"source '{self.name}': cannot open data set '{self.dataset}', split '{self.split}' ({error}); "
+                "check the name and the connection, or give local files"
+            ) from error
+
+
+def _not_blank(documents: Iterator[str]) -> Iterator[str]:
+    return (text for text in documents if text and not text.isspace())
+
+
+Source = LocalSource | HubSource
+"""A stream of documents that can be started anew."""
+
+
+def open_source(name: str, reading: Reading, split: str = "train") -> Source:
+    """The source that `name` names; says at once if files are missing, empty or not what their names say."""
+    if not name.startswith("hf:"):
+        return LocalSource(name, tuple(find_files(name)), reading)
+    dataset, _, own_split = name.removeprefix("hf:").partition("@")
+    dataset, _, config = dataset.partition(":")
+    if not dataset:
+        raise ValueError(f"source '{name}': a data set is written hf:NAME, hf:NAME:CONFIG or hf:NAME@SPLIT")
+    return HubSource(name, dataset, config or None, own_split or split, reading.field)

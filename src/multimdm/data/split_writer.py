@@ -1,0 +1,87 @@
+"""One split on its way to disk: packed, written, accounted for."""
+
+from pathlib import Path
+
+from multimdm.data.encoding import Encoded
+from multimdm.data.manifest import FORMAT_VERSION, Counts, Manifest, SourceStamp
+from multimdm.data.options import PrepareOptions
+from multimdm.data.packing import Frame, Packed, Padded
+from multimdm.data.reuse import as_recorded
+from multimdm.data.storage import SequenceWriter
+from multimdm.data.tokenizer import Tokenizer
+
+
+class SplitWriter:
+    """One split on its way to disk."""
+
+    def __init__(self, directory: Path, name: str | None, options: PrepareOptions, tokenizer: Tokenizer) -> None:
+        self.name = name
+        self._options, self._tokenizer = options, tokenizer
+        self._directory = directory / name if name else directory
+        self._directory.mkdir(exist_ok=True)
+        self._writer = SequenceWriter(self._directory, options.length, tokenizer.vocab_size)
+        frame = Frame.of(tokenizer, options.length, options.ends, self._writer.dtype)
+        if options.layout == "padded":
+            self._layout = Padded(frame)
+        elif tokenizer.eos_id is None:
+            raise ValueError(f"--tokenizer {tokenizer.name}: it has no EOS to join documents; use --layout padded")
+        else:
+            self._layout = Packed(frame, tokenizer.eos_id, options.drop_last)
+        self._documents = 0
+
+    def __enter__(self) -> "SplitWriter":
+        self._writer.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.__exit__(*error)
+
+    def add(self, documents: Encoded) -> None:
+        """Pack and write."""
+        self._documents += len(documents)
+        for sequences in self._layout.add(documents):
+            self._writer.write(sequences)
+
+    def finish(self, sources: list[SourceStamp], tokenizer_hash: str | None) -> Manifest:
+        """Write the rest, the tokenizer and the manifest."""
+        options, tokenizer, writer = self._options, self._tokenizer, self._writer
+        for sequences in self._layout.finish():
+            writer.write(sequences)
+        if writer.sequences == 0:
+            raise ValueError(self._why_empty())
+        knows_all = tokenizer.unk_id is None or tokenizer.unk_id in (tokenizer.bos_id, tokenizer.eos_id)
+        manifest = Manifest(
+            format_version=FORMAT_VERSION,
+            split=self.name,
+            layout=options.layout,
+            ends=options.ends,
+            length=options.length,
+            dtype=writer.dtype.str,
+            vocab_size=tokenizer.vocab_size,
+            tokenizer=tokenizer.name,
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            tokenizer_files_sha256=tokenizer_hash,
+            tokens_sha256=writer.finish(),
+            counts=Counts(
+                documents=self._documents,
+                sequences=writer.sequences,
+                tokens=int(writer.token_counts.sum()),
+                truncated=self._layout.truncated,
+                dropped=self._layout.dropped,
+                unknown=0 if knows_all else int(writer.token_counts[tokenizer.unk_id]),
+            ),
+            sources=sources,
+            options=as_recorded(options),
+        )
+        tokenizer.save(self._directory)
+        manifest.write(self._directory)
+        return manifest
+
+    def _why_empty(self) -> str:
+        if self._documents and self._options.drop_last:
+            return (
+                f"the {self._documents} documents do not fill one sequence; shorten --length or leave out --drop-last"
+            )
+        if self.name == "valid":
+            return "no document is held out: the corpus is too small for this --valid-fraction"
+        return "no document is left to train on: --valid-last holds out all of them"

@@ -1,0 +1,84 @@
+"""Prepared data on disk: what the files are, and writing them in blocks.
+
+tokens.bin   [N, L] ids, uint16 or uint32, little-endian
+lengths.bin  [N]    valid positions of each sequence, uint32; padding follows them
+counts.bin   [V]    how often each token occurs in valid positions, int64
+tokenizer.json, tokenizer_config.json, manifest.json
+"""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from multimdm.data.encoding import token_dtype
+from multimdm.data.manifest import Manifest
+from multimdm.data.packing import Sequences
+from multimdm.data.tokenizer import Tokenizer
+
+LENGTH_DTYPE, COUNT_DTYPE = np.dtype("<u4"), np.dtype("<i8")
+
+
+class SequenceWriter:
+    """Appends sequences to tokens.bin and lengths.bin and counts their tokens."""
+
+    def __init__(self, directory: Path, length: int, vocab_size: int) -> None:
+        self.directory, self.length = directory, length
+        self.dtype = token_dtype(vocab_size)
+        self.sequences = 0
+        self.token_counts = np.zeros(vocab_size, dtype=COUNT_DTYPE)
+        self._hash = hashlib.sha256()
+        self._tokens = open(directory / "tokens.bin", "wb")  # noqa: SIM115 (closed by __exit__)
+        self._lengths = open(directory / "lengths.bin", "wb")  # noqa: SIM115
+
+    def __enter__(self) -> "SequenceWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tokens.close()
+        self._lengths.close()
+
+    def write(self, sequences: Sequences) -> None:
+        """Append a block."""
+        ids, lengths = sequences
+        full = bool((lengths == self.length).all())
+        valid = ids.ravel() if full else ids[np.arange(self.length) < lengths[:, None]]
+        self.token_counts += np.bincount(valid, minlength=len(self.token_counts))
+        data = np.ascontiguousarray(ids, dtype=self.dtype).data
+        self._hash.update(data)
+        self._tokens.write(data)
+        self._lengths.write(lengths.astype(LENGTH_DTYPE).data)
+        self.sequences += len(ids)
+
+    def finish(self) -> str:
+        """Write the histogram; the hash of the tokens."""
+        self.token_counts.tofile(self.directory / "counts.bin")
+        return self._hash.hexdigest()
+
+
+def verified_manifest(directory: Path) -> Manifest:
+    """The manifest, once the files have the sizes and the tokenizer the fingerprint that it says."""
+    if not directory.is_dir():
+        raise ValueError(f"{directory}: there is no such directory; make it with multimdm prepare")
+    manifest = Manifest.read(directory)
+    N, L = manifest.counts.sequences, manifest.length
+    sizes = {
+        "tokens.bin": N * L * np.dtype(manifest.dtype).itemsize,
+        "lengths.bin": N * LENGTH_DTYPE.itemsize,
+        "counts.bin": manifest.vocab_size * COUNT_DTYPE.itemsize,
+    }
+    for name, size in sizes.items():
+        path = directory / name
+        if not path.is_file():
+            raise ValueError(f"{path} is missing; prepare the data again")
+        if path.stat().st_size != size:
+            raise ValueError(
+                f"{path} has {path.stat().st_size:,} bytes, but the manifest says {size:,}; prepare the data again"
+            )
+    fingerprint = Tokenizer.saved_fingerprint(directory)
+    if fingerprint != manifest.tokenizer_fingerprint:
+        raise ValueError(
+            f"{directory}: its tokenizer files are not those the data were made with (fingerprint "
+            f"{fingerprint[:12]}, the manifest says {manifest.tokenizer_fingerprint[:12]}); prepare the data again"
+        )
+    return manifest

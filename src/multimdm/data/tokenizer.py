@@ -1,0 +1,126 @@
+"""One tokenizer class for all: foreign, trained here, or characters.
+
+It wraps the Rust tokenizer of the `tokenizers` package with the roles that packing needs. Saved, it is `tokenizer.json`
+and `tokenizer_config.json`, which `transformers.AutoTokenizer` reads too.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROLES = ("bos", "eos", "pad", "unk", "mask")
+"""Special tokens a tokenizer may have; any may be missing."""
+_FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
+
+
+class Tokenizer:
+    """Text to ids 0..V-1 and back.
+
+    Text that spells a special token, such as `[MASK]` or `<|endoftext|>`, is encoded as ordinary characters: ids of
+    special tokens come from packing alone, and no document can forge the end of one.
+    """
+
+    def __init__(self, definition: str, roles: Mapping[str, str | None], name: str) -> None:
+        """`definition` is the text of a tokenizer.json; `roles` maps names of ROLES to tokens of it."""
+        from tokenizers import Tokenizer as Backend
+
+        self.name = name
+        """What it was asked for by: a directory, a Hub name, `bpe:SIZE` or `chars`."""
+        # The text is kept as it came: written out by another version of the package it could differ in form, and so
+        # in its fingerprint.
+        self._definition = definition
+        self._roles = {role: roles.get(role) for role in ROLES}
+        try:
+            self._backend = Backend.from_str(definition)
+        except Exception as error:  # the package raises bare Exceptions
+            raise ValueError(f"tokenizer '{name}': not a readable tokenizer.json ({error})") from error
+        self._backend.encode_special_tokens = True
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        self.vocab_size: int = max(vocabulary.values()) + 1
+        """V: the number of clean tokens, special ones included."""
+        for role, token in self._roles.items():
+            if token is not None and token not in vocabulary:
+                raise ValueError(f"tokenizer '{name}': its {role} token {token!r} is not in its vocabulary")
+        ids = {role: None if token is None else vocabulary[token] for role, token in self._roles.items()}
+        self.bos_id: int | None = ids["bos"]
+        self.eos_id: int | None = ids["eos"]
+        self.pad_id: int | None = ids["pad"]
+        self.unk_id: int | None = ids["unk"]
+        self.mask_id: int | None = ids["mask"]
+        """A mask inside the vocabulary, as BERT's 103; data never contain it."""
+        self.fingerprint: str = _fingerprint(definition, self._roles)
+        """sha256 of the definition and the roles: equal fingerprints mean equal ids."""
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.name!r}, vocab_size={self.vocab_size}, fingerprint={self.fingerprint[:12]})"
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """Ids of each text, without special tokens."""
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of one text, without special tokens."""
+        return self.encode_batch([text])[0]
+
+    def decode(self, ids: Iterable[Any], keep_special: bool = False) -> str:
+        """The text of ids (a list, array or tensor of integers), without special tokens unless they are to be kept."""
+        numbers = [int(i) for i in ids]
+        for i in numbers:
+            if not 0 <= i < self.vocab_size:
+                raise ValueError(f"id {i} is not a token of '{self.name}'; ids are 0 to {self.vocab_size - 1}")
+        return self._backend.decode(numbers, skip_special_tokens=not keep_special)
+
+    def save(self, directory: str | Path) -> None:
+        """Write the two files into an existing directory."""
+        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "multimdm_name": self.name}
+        config |= {f"{role}_token": token for role, token in self._roles.items() if token is not None}
+        directory = Path(directory)
+        (directory / _FILE).write_text(self._definition, encoding="utf-8")
+        (directory / _CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: str | Path) -> "Tokenizer":
+        """Read what `save` wrote."""
+        definition, config = _read(Path(directory))
+        return cls(definition, _config_roles(config), str(config["multimdm_name"]))
+
+    @staticmethod
+    def saved_in(directory: str | Path) -> bool:
+        """Whether the directory holds a tokenizer that `save` wrote."""
+        config = Path(directory) / _CONFIG
+        return config.is_file() and "multimdm_name" in config.read_text(encoding="utf-8")
+
+    @staticmethod
+    def saved_fingerprint(directory: str | Path) -> str:
+        """The fingerprint of a saved tokenizer, without building it."""
+        definition, config = _read(Path(directory))
+        return _fingerprint(definition, _config_roles(config))
+
+
+def _read(directory: Path) -> tuple[str, dict[str, Any]]:
+    for name in (_FILE, _CONFIG):
+        if not (directory / name).is_file():
+            raise ValueError(f"{directory} holds no saved tokenizer: {name} is missing")
+    try:
+        config = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{directory / _CONFIG} is not JSON ({error})") from error
+    if not isinstance(config, dict) or "multimdm_name" not in config:
+        raise ValueError(f"{directory} holds a foreign tokenizer; open it with load_tokenizer")
+    return (directory / _FILE).read_text(encoding="utf-8"), config
+
+
+def _config_roles(config: dict[str, Any]) -> dict[str, str | None]:
+    return {role: config.get(f"{role}_token") for role in ROLES}
+
+
+def _fingerprint(definition: str, roles: Mapping[str, str | None]) -> str:
+    ordered = json.dumps([roles[role] for role in ROLES], ensure_ascii=False)
+    return hashlib.sha256(f"{definition}\n{ordered}".encode()).hexdigest()
