@@ -30,6 +30,9 @@ check: .venv/installed  ## lint, types, direction of dependencies
 
 bench: .venv/installed  ## measure speed as ratios
 	$(BIN)/python benchmarks/process.py
+	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/tales.py
+	$(BIN)/python benchmarks/prepare.py
 
 clean:  ## remove the environment, caches and runs
 	rm -rf .venv runs dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
