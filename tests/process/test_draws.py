@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from scipy import stats
 
 from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, categorical, signal_of_alpha
 from multimdm.process.base import NoiseKind
+from support.gumbel_law import joint_law
 from support.processes import beta_for_alpha, off_by_one, random_prediction
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 
@@ -165,13 +165,6 @@ def coupled(process: Process, times: list[float], token: int, source, noise: Noi
     return process.couple(many(token), times, source, noise=noise)
 
 
-def dense_gumbel_path(process: Process, token: int, times: list[float], n: int) -> torch.Tensor:
-    """Eq. (gumbel_coupled_path) with all V+M Gumbels."""
-    gumbels = -torch.log(torch.empty(n, process.num_states, dtype=torch.float64).exponential_(generator=generator()))
-    scores = [process.marginal(torch.tensor(token), f64(t)).log() + gumbels for t in times]
-    return torch.stack([score.argmax(-1) for score in scores])
-
-
 NOISES = [*((p, "gumbel") for p in PROCESSES.values()), (PROCESSES["uniform"], "gaussian")]
 COUPLINGS = pytest.mark.parametrize(("process", "noise"), NOISES, ids=[f"{p} {n}" for p, n in NOISES])
 
@@ -191,29 +184,30 @@ def test_coupled_paths_reject_mutants(process, mutate):
     assert p_of_draws(draws, process.marginal(torch.tensor(2), f64(0.5))) < MUTANT
 
 
-def joint_p(first: torch.Tensor, second: torch.Tensor, num_states: int) -> float:
-    """The p-value that two samples of pairs of states have one law (a two-sample chi-square)."""
-    counts = torch.stack(
-        [torch.bincount((x[0] * num_states + x[1]).flatten(), minlength=num_states**2) for x in (first, second)]
-    ).double()
-    counts = counts[:, counts.sum(0) > 20]
-    expected = counts.sum(0) * counts.sum(1, keepdim=True) / counts.sum()
-    statistic = float(((counts - expected) ** 2 / expected).sum())
-    return float(stats.chi2.sf(statistic, counts.shape[1] - 1))
+def pair_p(states: torch.Tensor, law: torch.Tensor) -> float:
+    """The p-value of pairs of states [2, ...] under their joint law."""
+    first, second = states.flatten(1)
+    return p_of_draws(first * law.shape[1] + second, law)
 
 
 @COUPLINGS
 def test_coupled_paths_have_the_joint_law_of_two_times(process, noise):
-    """Against all V+M Gumbels: the O(1) construction, and (Thm. duo_gumbel_path) the Gaussian one."""
+    """Against the exact law of shared Gumbels; by Thm. (duo_gumbel_path) it is that of the Gaussian paths too."""
     times = [0.35, 0.75]
-    dense = dense_gumbel_path(process, 2, times, N)
-    fast = coupled(process, times, 2, torch.Generator().manual_seed(13), noise)
-    assert joint_p(fast.flatten(1), dense, process.num_states) > REJECT
-    exchanged = coupled(process, times[::-1], 2, torch.Generator().manual_seed(13), noise)
-    assert joint_p(exchanged.flatten(1), dense, process.num_states) < MUTANT
-    independent = torch.stack([process.corrupt(many(2), t, generator()) for t in times]).flatten(1)
-    independent[1] = independent[1][torch.randperm(N, generator=generator())]
-    assert joint_p(independent, dense, process.num_states) < MUTANT
+    law = joint_law(*(process.marginal(torch.tensor(2), f64(t)) for t in times))
+    torch.testing.assert_close(law.sum(), f64(1.0))
+    torch.testing.assert_close(law.sum(1), process.marginal(torch.tensor(2), f64(times[0])))
+    assert pair_p(coupled(process, times, 2, generator(), noise), law) > REJECT
+    assert pair_p(coupled(process, times[::-1], 2, generator(), noise), law) < MUTANT
+    independent = torch.stack([process.corrupt(many(2), t, torch.Generator().manual_seed(int(100 * t))) for t in times])
+    assert pair_p(independent, law) < MUTANT
+
+
+@MASKS
+@pytest.mark.parametrize("mutate", [off_by_one, beta_for_alpha])
+def test_the_joint_law_rejects_mutants(process, mutate):
+    law = joint_law(*(process.marginal(torch.tensor(2), f64(t)) for t in (0.35, 0.75)))
+    assert pair_p(coupled(mutate(process), [0.35, 0.75], 2, generator()), law) < MUTANT
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "gaussian"])
