@@ -48,6 +48,8 @@ def test_killed_it_leaves_no_target(sign, tmp_path):
     """A real process, stopped in the middle; after SIGKILL, the next run clears away what was left."""
     (tmp_path / "a.txt").write_text("some text\n" * 100, encoding="utf-8")
     script = (
+        # A shell that starts the tests in the background makes its children ignore Ctrl-C.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import time; from multimdm.data.options import PrepareOptions; from multimdm.data.preparing import prepare\n"
         "def wait(state): print('working', flush=True); time.sleep(60)\n"
         "prepare(PrepareOptions(sources=('a.txt',), tokenizer='chars'), 'out', progress=wait)"
