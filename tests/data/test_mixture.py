@@ -55,8 +55,9 @@ def test_documents_keep_their_order_and_the_mixture_ends_with_the_first_source(l
 
 def test_shares_are_of_tokens_not_of_documents():
     order = drawn([source(0, [100] * 50), source(1, [1] * 5000)], [0.7, 0.3])
-    tokens = [sum(length for number, length in order if number == i) for i in (0, 1)]
-    assert tokens[0] == 5000
+    # With the EOS that each document costs: what is written.
+    tokens = [sum(length + 1 for number, length in order if number == i) for i in (0, 1)]
+    assert tokens[0] == 5050
     assert abs(tokens[0] / sum(tokens) - 0.7) < 0.01
 
 

@@ -135,6 +135,14 @@ def test_new_networks_start_at_the_uniform_prediction():
     assert bool((net(states(1, 4, high=14), 0.5) == 0).all())
 
 
+def test_bfloat16_weights():
+    net, x_t = network(dtype=torch.float32), states(2, 6)
+    expected = net(x_t, 0.5)
+    rounded = net.bfloat16()(x_t, 0.5)
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded.float(), expected, atol=0.3, rtol=0.1)
+
+
 @pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("call", "message"),

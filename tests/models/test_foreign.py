@@ -87,6 +87,19 @@ BAD = {
         tensors("mdlm") | {"backbone.blocks.0.norm1.weight": torch.zeros(3)},
         r"'blocks.0.norm1.weight' has shape \[3\]; the network needs \[64\]",
     ),
+    "a wider head": (
+        tensors("mdlm") | {"backbone.output_layer.linear.weight": torch.zeros(104, 64)},
+        r"'output_layer.linear.weight' has shape \[104, 64\]; the network needs \[101, 64\]",
+    ),
+    "a shorter bias": (
+        tensors("mdlm") | {"backbone.output_layer.linear.bias": torch.zeros(8)},
+        r"'output_layer.linear.bias' has shape \[8\]; the network needs \[101\]",
+    ),
+    "no frequencies": (tensors("mdlm") | {"backbone.rotary_emb.inv_freq": torch.zeros(0)}, "has 0 frequencies"),
+    "the same twice": (
+        tensors("mdlm") | {"model.backbone.blocks.0.norm1.weight": torch.zeros(64)},
+        "tensor 'blocks.0.norm1.weight' twice",
+    ),
     "another network": ({"conv.weight": torch.zeros(1)}, "no tensor 'vocab_embed.embedding': it is not a mdlm network"),
 }
 
@@ -102,3 +115,11 @@ def test_bad_mask_ids():
         import_tensors(tensors("mdlm"), "mdlm", SETTINGS, mask_id=101)
     with pytest.raises(ValueError, match="mask_id must not be given for kind 'duo'"):
         import_tensors(tensors("duo"), "duo", SETTINGS, mask_id=100)
+
+
+def test_half_precision_comes_back_as_it_was():
+    original = {name: x.bfloat16() for name, x in tensors("mdlm").items()}
+    foreign = import_tensors(original, "mdlm", SETTINGS)
+    assert foreign.network.output_layer.linear.weight.dtype == torch.float32
+    back = export_tensors(foreign)
+    assert all(back[name].dtype == x.dtype and torch.equal(back[name], x) for name, x in original.items())

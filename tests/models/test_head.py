@@ -52,3 +52,31 @@ def test_no_rows():
     loss = reduce_logits(torch.zeros(0, 3), torch.zeros(7, 3), torch.zeros(7), lambda logits, rows: logits.sum())
     assert isinstance(loss, torch.Tensor)
     assert float(loss) == 0
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_no_gradient_is_computed_when_none_is_wanted(mode):
+    wanted = []
+    weight = torch.randn(7, 3, requires_grad=True)
+    with mode():
+        reduce_logits(
+            torch.randn(5, 3), weight, torch.zeros(7), lambda x, rows: (wanted.append(x.requires_grad), x.sum())[1]
+        )
+    assert wanted == [False]
+
+
+def test_under_autocast():
+    torch.manual_seed(0)
+    features, weight, bias = (
+        torch.randn(9, 8, requires_grad=True),
+        torch.randn(30, 8, requires_grad=True),
+        torch.zeros(30),
+    )
+    gradients = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            loss = reduce_logits(features, weight, bias, lambda x, rows: -x.float().log_softmax(-1)[:, 0].sum())
+        assert isinstance(loss, torch.Tensor)
+        gradients.append(torch.autograd.grad(loss, (features, weight)))
+    for exact, rounded in zip(*gradients, strict=True):
+        torch.testing.assert_close(exact, rounded, atol=0.05, rtol=0.05)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from multimdm.cli.main import main
 from multimdm.data.trained_tokenizers import train_chars
@@ -179,3 +179,47 @@ def test_a_tokenizer_is_stored_beside_the_network(tmp_path):
 def test_a_tokenizer_of_another_vocabulary_is_refused():
     with pytest.raises(ValueError, match="has 11 tokens, the checkpoint 100: it is another one's"):
         import_checkpoint(hub("mdlm"), "mdlm", tokenizer=train_chars(["abcdefg"]))
+
+
+def test_load_guesses_nothing(tmp_path):
+    Model(DiT(DiTConfig(**TINY)), MultiMask(11, 1)).save(tmp_path / "m")
+    file = tmp_path / "m" / "model.safetensors"
+    good = load_file(file)
+    save_file({name: x for name, x in good.items() if name != "process.assignment"}, file)
+    with pytest.raises(ValueError, match=r"lacks 'process\.assignment'"):
+        load(tmp_path / "m")
+    save_file(good | {"junk": torch.zeros(1)}, file)
+    with pytest.raises(ValueError, match="a tensor of unknown purpose, 'junk'"):
+        load(tmp_path / "m")
+    save_file(good, file)
+    config = tmp_path / "m" / "config.json"
+    text = config.read_text()
+    config.write_text(text[: text.index('"process"')] + text[text.index('"process"') :].replace("11", "12", 1))
+    with pytest.raises(ValueError, match=r"the network has V, M = \(11, 1\) and the process \(12, 1\)"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"state_dict": []}, "has no 'state_dict' of tensors"),
+        ({"state_dict": {"backbone.x": 1}}, "has no 'state_dict' of tensors"),
+        ({"state_dict": {"backbone.x": torch.zeros(1)}, "ema": {"decay": 1}}, "'ema' has no list of tensors"),
+        (
+            {"state_dict": {"backbone.x": torch.zeros(1)}, "ema": {"shadow_params": [torch.zeros(1)] * 2}},
+            "2 tensors for 1",
+        ),
+    ],
+)
+def test_odd_lightning_files(content, message, tmp_path):
+    torch.save(content, tmp_path / "odd.ckpt")
+    with pytest.raises(ValueError, match=message):
+        import_checkpoint(tmp_path / "odd.ckpt", "mdlm")
+
+
+@pytest.mark.parametrize("setting", ['"time_conditioning": "false"', '"model_length": null', '"dropout": "a"'])
+def test_odd_settings_are_named(setting, tmp_path):
+    shutil.copytree(hub("mdlm"), tmp_path / "odd")
+    (tmp_path / "odd" / "config.json").write_text("{" + setting + "}")
+    with pytest.raises(ValueError, match=f"config.json: {setting.split(chr(34))[1]} has a value that makes no sense"):
+        import_checkpoint(tmp_path / "odd", "mdlm")

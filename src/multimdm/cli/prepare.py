@@ -3,7 +3,7 @@
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> None:
         default=_defaults(arguments),
         config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
     )
+    preset = options_of_preset(options.preset) if options.preset is not None else {}
+    if options.valid and options.valid == preset.get("valid") and options.sources != preset.get("sources"):
+        options = replace(options, valid=())  # the preset's held-out text belongs to the preset's own sources
     run(options)
 
 

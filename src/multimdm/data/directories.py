@@ -15,7 +15,7 @@ def whole_directory(target: Path) -> Iterator[Path]:
     After an error or Ctrl-C nothing is left, and an older target is as it was. A process that is killed outright leaves
     its hidden directory, which the next one on this machine removes.
     """
-    target = Path(os.path.abspath(target))
+    target = Path(os.path.realpath(target))  # a link stays a link, and what it leads to is replaced
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     mark = f"{socket.gethostname()}-{os.getpid()}"
@@ -40,12 +40,17 @@ def whole_directory(target: Path) -> Iterator[Path]:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Partial directories of this machine whose process is gone."""
-    start = f".{target.name}.partial-{socket.gethostname()}-"
-    for path in target.parent.iterdir():
-        number = path.name.removeprefix(start)
-        if path.name.startswith(start) and number.isdecimal() and not _alive(int(number)):
-            shutil.rmtree(path, ignore_errors=True)
+    """Directories that a process of this machine left when it was killed."""
+    for kind in ("partial", "old"):
+        start = f".{target.name}.{kind}-{socket.gethostname()}-"
+        for path in target.parent.iterdir():
+            number = path.name.removeprefix(start)
+            if not path.name.startswith(start) or not number.isdecimal() or _alive(int(number)):
+                continue
+            if kind == "old" and not target.exists():
+                path.rename(target)  # it was killed between the two renamings
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _alive(process: int) -> bool:

@@ -88,7 +88,7 @@ def _json_documents(file: LocalFile, field: str, lines: Iterator[str]) -> Iterat
         where = f"{file.path}, line {number}"
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{where}: not JSON ({error}); every line must be one JSON object") from error
         if not isinstance(record, dict):
             raise ValueError(f"{where}: a JSON {type(record).__name__}; every line must be one JSON object")

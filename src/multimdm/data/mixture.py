@@ -54,7 +54,8 @@ def interleave(
             document = readers[turn].next()
             if document is None:
                 raise ValueError(f"source {turn + 1} of the mixture has no text")
-        tokens[turn] += len(document) if limit is None else min(len(document), limit)
+        # Packed, a document also costs the EOS behind it; padded, no more than its sequence has room for.
+        tokens[turn] += len(document) + 1 if limit is None else min(len(document), limit)
         taken.append(document)
         if len(taken) == EMIT:
             yield _together(taken)

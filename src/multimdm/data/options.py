@@ -10,6 +10,8 @@ from multimdm.data.mixture import parse_weight
 from multimdm.data.packing import Ends
 from multimdm.data.trained_tokenizers import bpe_size
 
+_MOST_LENGTH = 2**20
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareOptions:
@@ -64,9 +66,16 @@ class PrepareOptions:
             parse_weight(part)
         if self.repeat and not self.mix:
             raise ValueError("--repeat is for --mix only")
+        if self.repeat and (self.valid_fraction is not None or self.valid_last is not None):
+            raise ValueError("--repeat would put held-out documents into the training data too; hold out with --valid")
+        both = set(self.valid) & {*self.sources, *(part.partition(":")[2] for part in self.mix)}
+        if both:
+            raise ValueError(f"--valid must be other text than what is trained on; {min(both)} is both")
+        if self.length > _MOST_LENGTH:
+            raise ValueError(f"--length must be at most {_MOST_LENGTH:,}; got {self.length:,}")
         if self.tokenizer.startswith("bpe:"):
             bpe_size(self.tokenizer)
-        if not 1 <= self.room < 2**31:
+        if self.room < 1:
             least = self.length - self.room + 1
             raise ValueError(f"--length must be at least {least} with --ends {self.ends}; got {self.length}")
         if self.drop_last and self.layout != "packed":

@@ -8,7 +8,7 @@ from typing import Any
 from multimdm.data.manifest import NAME, Manifest
 from multimdm.data.options import PrepareOptions
 from multimdm.data.sources import Source
-from multimdm.data.storage import verified_manifest
+from multimdm.data.storage import OUR_FILES, verified_manifest
 
 
 def existing(out: Path) -> dict[str, Path]:
@@ -20,9 +20,20 @@ def existing(out: Path) -> dict[str, Path]:
     found = {split: out / split for split in ("train", "valid") if (out / split / NAME).is_file()}
     if (out / NAME).is_file():
         found = {"all": out}
-    if not found and any(out.iterdir()):
-        raise ValueError(f"--out {out}: the directory holds something else; choose another, or empty it")
+    strangers = _strangers(out, found)
+    if strangers:
+        raise ValueError(
+            f"--out {out}: the directory holds something else ({strangers[0]}); choose another, or move it away"
+        )
     return found
+
+
+def _strangers(out: Path, found: dict[str, Path]) -> list[str]:
+    """What lies in the directory and is not ours: nothing of others is ever replaced."""
+    inside = [path for path in out.iterdir() if path not in found.values()] if "all" not in found else []
+    for directory in found.values():
+        inside += [path for path in directory.iterdir() if path.name not in OUR_FILES]
+    return sorted(str(path) for path in inside)
 
 
 def as_recorded(options: PrepareOptions) -> dict[str, Any]:

@@ -18,6 +18,11 @@ from multimdm.data.tokenizer import Tokenizer
 
 LENGTH_DTYPE, COUNT_DTYPE = np.dtype("<u4"), np.dtype("<i8")
 
+OUR_FILES = frozenset(
+    ["tokens.bin", "lengths.bin", "counts.bin", "manifest.json", "tokenizer.json", "tokenizer_config.json"]
+)
+"""All that a directory of prepared data holds."""
+
 
 class SequenceWriter:
     """Appends sequences to tokens.bin and lengths.bin and counts their tokens."""

@@ -34,6 +34,8 @@ class Foreign:
     """The mask's id in the foreign vocabulary; None for DUO, which has none."""
     leftover: dict[str, Tensor]
     """Tensors that `export_tensors` needs besides the network."""
+    dtypes: dict[str, str]
+    """Tensors that were not float32, as ours are, and what they were."""
 
 
 def strip_wrappers(name: str) -> str:
@@ -52,10 +54,24 @@ def import_tensors(
     MDLM's mask is the last id, or BERT's 103 in BERT's vocabulary, unless `mask_id` says otherwise.
     """
     require(kind in ("mdlm", "duo"), f"kind must be 'mdlm' or 'duo'; got {kind!r}")
-    tensors = {strip_wrappers(name): tensor for name, tensor in tensors.items()}
+    stripped = [strip_wrappers(name) for name in tensors]
+    twice = sorted({name for name in stripped if stripped.count(name) > 1})
+    require(not twice, f"the checkpoint has tensor '{(twice or [''])[0]}' twice, under different prefixes")
+    tensors = dict(zip(stripped, tensors.values(), strict=True))
     for name in (_EMBEDDING, _WEIGHT, _BIAS, "sigma_map.mlp.0.weight", "rotary_emb.inv_freq"):
         require(name in tensors, f"the checkpoint has no tensor '{name}': it is not a {kind} network of this family")
+    require(
+        tensors[_EMBEDDING].ndim == 2, f"tensor '{_EMBEDDING}' must have two dimensions, not {tensors[_EMBEDDING].ndim}"
+    )
     total, hidden_dim = tensors[_EMBEDDING].shape
+    for name, shape in ((_WEIGHT, [total, hidden_dim]), (_BIAS, [total])):
+        found = list(tensors[name].shape)
+        require(found == shape, f"tensor '{name}' has shape {found}; the network needs {shape}")
+    pairs = tensors["rotary_emb.inv_freq"].numel()
+    require(
+        pairs > 0 and hidden_dim % (2 * pairs) == 0,
+        f"tensor 'rotary_emb.inv_freq' has {pairs} frequencies, which do not divide a width of {hidden_dim} into heads",
+    )
     if kind == "duo":
         require(mask_id is None, "mask_id must not be given for kind 'duo': its vocabulary has no mask")
     else:
@@ -69,7 +85,7 @@ def import_tensors(
         num_masks=0 if mask_id is None else 1,
         hidden_dim=hidden_dim,
         num_blocks=_count_blocks(tensors),
-        num_heads=hidden_dim // (2 * len(tensors["rotary_emb.inv_freq"])),
+        num_heads=hidden_dim // (2 * pairs),
         cond_dim=tensors["sigma_map.mlp.0.weight"].shape[0],
         max_length=settings.get("model_length", 1024),
         dropout=settings.get("dropout", 0.1),
@@ -86,7 +102,8 @@ def import_tensors(
             state[_WEIGHT], state[_BIAS] = tensors[_WEIGHT][:mask_id], tensors[_BIAS][:mask_id]
     network = DiT(config).eval()
     load_exactly(network, state)
-    return Foreign(network, kind, mask_id, leftover)
+    dtypes = {name: str(x.dtype).removeprefix("torch.") for name, x in tensors.items() if x.dtype != torch.float32}
+    return Foreign(network, kind, mask_id, leftover, dtypes)
 
 
 def export_tensors(foreign: Foreign) -> dict[str, Tensor]:
@@ -106,7 +123,10 @@ def export_tensors(foreign: Foreign) -> dict[str, Tensor]:
         if foreign.leftover:
             state[_WEIGHT] = torch.cat([state[_WEIGHT], foreign.leftover["mask_weight"][None]])
             state[_BIAS] = torch.cat([state[_BIAS], foreign.leftover["mask_bias"][None]])
-    return {f"backbone.{name}": tensor.contiguous() for name, tensor in state.items()}
+    return {
+        f"backbone.{name}": x.to(getattr(torch, foreign.dtypes.get(name, "float32"))).contiguous()
+        for name, x in state.items()
+    }
 
 
 def export_settings(foreign: Foreign) -> dict[str, object]:

@@ -27,14 +27,14 @@ def reduce_logits(
     features: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], bias: Float[Tensor, " V"], reduce: Reduce
 ) -> Tensor | tuple[Tensor, ...]:
     """What `reduce` makes of logits = features weight^T + bias, without ever holding all of them."""
-    results = _ReducedLogits.apply(features, weight, bias, reduce)
+    results = _ReducedLogits.apply(features, weight, bias, reduce, torch.is_grad_enabled())
     return results if len(results) > 1 else results[0]
 
 
 class _ReducedLogits(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, features, weight, bias, reduce):  # pyright: ignore[reportIncompatibleMethodOverride]
-        wants_gradient = any(ctx.needs_input_grad[:3])
+    def forward(ctx, features, weight, bias, reduce, grad_enabled):  # pyright: ignore[reportIncompatibleMethodOverride]
+        wants_gradient = grad_enabled and any(ctx.needs_input_grad[:3])
         gradients = [torch.zeros_like(x) for x in (features, weight, bias)] if wants_gradient else []
         rows_per_chunk = max(1, _CHUNK_ENTRIES // weight.shape[0])
         parts: list[tuple[Tensor, ...]] = []
@@ -59,7 +59,7 @@ class _ReducedLogits(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad, *_):  # pyright: ignore[reportIncompatibleMethodOverride]
-        return *(grad * gradient for gradient in ctx.saved_tensors), None
+        return *(grad * gradient for gradient in ctx.saved_tensors), None, None
 
 
 def _is_loss(x: Tensor) -> bool:

@@ -51,9 +51,9 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        working = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
-            return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype))
+            return F.layer_norm(x.to(working), self.weight.shape, self.weight.to(working)).to(x.dtype)
 
 
 class TimeEmbedding(nn.Module):

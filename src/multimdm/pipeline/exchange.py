@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import save_file
 
@@ -18,7 +19,7 @@ def import_checkpoint(
 ) -> Model:
     """A model from a directory in the Hub's layout or a Lightning .ckpt file."""
     if source.is_dir():
-        settings, averaged = read_json(source / "config.json"), False
+        settings, averaged = foreign_settings(source / "config.json"), False
         tensors = read_safetensors(source / "model.safetensors")
     elif source.suffix == ".ckpt" and source.exists():
         settings = {}
@@ -36,10 +37,20 @@ def import_checkpoint(
         network=foreign.network,
         tokenizer=tokenizer,
         process=Uniform(V) if kind == "duo" else MultiMask(V, 1),
-        foreign=ForeignSettings(kind, foreign.mask_id),
+        foreign=ForeignSettings(kind, foreign.mask_id, foreign.dtypes),
         leftover=foreign.leftover,
         lineage=({"imported": kind, "from": source.name, "weights": "moving average" if averaged else "as stored"},),
     )
+
+
+def foreign_settings(path: Path) -> dict[str, Any]:
+    """What import needs of the Hub's config.json, checked."""
+    wanted = {"model_length": int, "dropout": (int, float), "time_conditioning": bool}
+    settings = {name: value for name, value in read_json(path).items() if name in wanted}
+    for name, value in settings.items():
+        if not isinstance(value, wanted[name]) or (name == "model_length" and value < 1):
+            raise ValueError(f"{path}: {name} has a value that makes no sense: {value!r}")
+    return settings
 
 
 def export_checkpoint(model: Model, out: Path) -> None:

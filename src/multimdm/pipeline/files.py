@@ -58,16 +58,19 @@ def read_lightning(path: Path) -> tuple[dict[str, Tensor], bool]:
             f"{path} cannot be read safely ({reason}). If it holds objects besides tensors, save "
             "its 'state_dict' and 'ema' alone with torch.save where it was made, and import that"
         ) from None
-    if not isinstance(content, dict) or "state_dict" not in content:
-        raise ValueError(f"{path} has no 'state_dict': it is not a Lightning checkpoint")
+    if not isinstance(content, dict) or not _named_tensors(content.get("state_dict")):
+        raise ValueError(f"{path} has no 'state_dict' of tensors: it is not a Lightning checkpoint")
     state = {name: x for name, x in content["state_dict"].items() if "backbone." in name}
     if not content.get("ema"):
         return state, False
     names = [name for name in state if not name.endswith("inv_freq")]
-    shadow = content["ema"]["shadow_params"]
-    if len(shadow) < len(names):
+    ema = content["ema"]
+    shadow = ema.get("shadow_params") if isinstance(ema, dict) else None
+    if not isinstance(shadow, list) or not all(isinstance(x, Tensor) for x in shadow):
+        raise ValueError(f"{path}: 'ema' has no list of tensors 'shadow_params'")
+    if len(shadow) != len(names):
         raise ValueError(f"{path}: 'ema' has {len(shadow)} tensors for {len(names)} parameters")
-    for name, tensor in zip(names, shadow, strict=False):
+    for name, tensor in zip(names, shadow, strict=True):
         if tensor.shape != state[name].shape:
             raise ValueError(
                 f"{path}: 'ema' does not follow the order of the parameters: "
@@ -75,3 +78,7 @@ def read_lightning(path: Path) -> tuple[dict[str, Tensor], bool]:
             )
         state[name] = tensor
     return state, True
+
+
+def _named_tensors(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(x, Tensor) for x in value.values())

@@ -21,6 +21,7 @@ from multimdm.pipeline.settings import (
     parse,
 )
 from multimdm.process import MultiMask, Process
+from multimdm.process.checks import require
 
 _ASSIGNMENT = "process.assignment"
 _NETWORK = "network."
@@ -62,7 +63,7 @@ class Model:
         """The network as its foreign kind knows it."""
         if self.foreign is None:
             raise ValueError("only a checkpoint that was imported can be exported; this one was made here")
-        return Foreign(self.network, self.foreign.kind, self.foreign.mask_id, self.leftover)
+        return Foreign(self.network, self.foreign.kind, self.foreign.mask_id, self.leftover, self.foreign.dtypes)
 
 
 def load(path: str | Path) -> Model:
@@ -72,9 +73,18 @@ def load(path: str | Path) -> Model:
         raise ValueError(f"{directory} is not a checkpoint directory")
     settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
     tensors = read_safetensors(directory / "model.safetensors")
+    strangers = sorted(n for n in tensors if n != _ASSIGNMENT and not n.startswith((_NETWORK, _LEFTOVER)))
+    require(
+        not strangers, f"{directory}: model.safetensors has a tensor of unknown purpose, '{(strangers or [''])[0]}'"
+    )
+    _check_fit(settings, directory)
     network = DiT(settings.network).eval()
     load_exactly(network, _under(tensors, _NETWORK))
-    process = build_process(settings.process, tensors.get(_ASSIGNMENT)) if settings.process else None
+    process = None
+    if settings.process is not None:
+        if settings.process.kind == "multimask":
+            require(_ASSIGNMENT in tensors, f"{directory}: model.safetensors lacks '{_ASSIGNMENT}'")
+        process = build_process(settings.process, tensors.get(_ASSIGNMENT))
     return Model(
         network=network,
         process=process,
@@ -83,6 +93,14 @@ def load(path: str | Path) -> Model:
         leftover=_under(tensors, _LEFTOVER),
         lineage=settings.lineage,
     )
+
+
+def _check_fit(settings: CheckpointSettings, directory: Path) -> None:
+    """Network and process must speak of the same states."""
+    network, process = settings.network, settings.process
+    if process is not None:
+        ours, theirs = (network.vocab_size, network.num_masks), (process.vocab_size, process.num_masks)
+        require(ours == theirs, f"{directory}: the network has V, M = {ours} and the process {theirs}")
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -29,6 +29,8 @@ class ForeignSettings:
 
     kind: Literal["mdlm", "duo"]
     mask_id: int | None = None
+    dtypes: dict[str, str] = Field(default_factory=dict)
+    """Tensors that were not float32, for export."""
 
 
 @dataclass(frozen=True, config=_STRICT)
