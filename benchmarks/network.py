@@ -5,14 +5,11 @@
 The paper's shapes: 12 blocks of width 768 with 12 heads, V = 50,257, L = 256, one sequence.
 """
 
-import statistics
-import time
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
 from multimdm.models import SIZES, DiT, DiTConfig
+from timing import in_turn
 
 V, L, B = 50_257, 256, 1
 
@@ -34,18 +31,6 @@ class Plain(nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Logits [B, L, V]."""
         return self.head(self.encoder(self.embedding(ids)))
-
-
-def in_turn(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each piece of work, run in turn so that a busy machine hits all of them alike."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for round_number in range(rounds + 1):
-        for name, work in works.items():
-            start = time.perf_counter()
-            work()
-            if round_number > 0:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 @torch.inference_mode()

@@ -7,29 +7,15 @@ B = 8, L = 128, V = 50,257, M = 50. "Dense" is the textbook version: it builds a
 
 import multiprocessing
 import platform
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from multimdm.process import MultiMask, random_balanced
+from timing import in_turn
 
 B, L, V, M = 8, 128, 50_257, 50
-
-
-def median_times(names: list[str], repeats: int) -> dict[str, float]:
-    """Median seconds of each piece of work, run in turn: a busy spell of the machine then hits all of them alike."""
-    works = {name: WORK[name]() for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(repeats + 1):
-        for name, work in works.items():
-            start = time.perf_counter()
-            work()
-            if turn > 0:  # the first is to warm up
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def _grow(name: str, pipe) -> None:
@@ -146,7 +132,7 @@ def main() -> None:
     print(f"B = {B}, L = {L}, V = {V:,}, M = {M}; medians\n")
     seconds = {}
     for family in ("couple", "reverse_sample", "loss"):
-        seconds |= median_times([name for name in WORK if name.startswith(family)], repeats=9)
+        seconds |= in_turn({name: make() for name, make in WORK.items() if name.startswith(family)}, rounds=9)
     for name, value in seconds.items():
         print(f"  {name:<30} {1000 * value:10.2f} ms")
     memory = {name: peak_megabytes(name) for name in ("couple", "couple, dense")}
