@@ -223,3 +223,19 @@ def test_odd_settings_are_named(setting, tmp_path):
     (tmp_path / "odd" / "config.json").write_text("{" + setting + "}")
     with pytest.raises(ValueError, match=f"config.json: {setting.split(chr(34))[1]} has a value that makes no sense"):
         import_checkpoint(tmp_path / "odd", "mdlm")
+
+
+def test_names_on_the_hub(tmp_path, monkeypatch):
+    def snapshot(name: str, allow_patterns: list[str]) -> str:
+        assert not any(pattern.endswith(".py") for pattern in allow_patterns)
+        if name != "org/mdlm":
+            raise OSError("404: no such repository")
+        return str(hub("mdlm"))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    import_checkpoint(Path("org/mdlm"), "mdlm").save(tmp_path / "m")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path / "m"))
+    assert isinstance(load("org/ours").process, MultiMask)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    with pytest.raises(ValueError, match=r"org/other is neither a directory here nor .* \(404: no such repository\)"):
+        load("org/other")

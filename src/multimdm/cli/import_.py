@@ -17,7 +17,7 @@ class Options:
     """
 
     source: tyro.conf.Positional[Path]
-    """Directory or .ckpt file."""
+    """Directory, .ckpt file, or a name on the Hub such as org/name."""
     kind: Literal["mdlm", "duo"]
     """Whose it is: the two look alike, but MDLM's last token is a mask and DUO's is not."""
     out: Path

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models.foreign import Kind, export_settings, export_tensors, import_tensors
 from multimdm.pipeline.files import new_directory, read_json, read_lightning, read_safetensors
+from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.model import Model
 from multimdm.pipeline.settings import ForeignSettings
 from multimdm.process import MultiMask, Uniform
@@ -17,7 +18,8 @@ from multimdm.process import MultiMask, Uniform
 def import_checkpoint(
     source: Path, kind: Kind, mask_id: int | None = None, tokenizer: Tokenizer | None = None
 ) -> Model:
-    """A model from a directory in the Hub's layout or a Lightning .ckpt file."""
+    """A model from a directory in the Hub's layout, its name on the Hub, or a Lightning .ckpt file."""
+    source = local_directory(source)
     if source.is_dir():
         settings, averaged = foreign_settings(source / "config.json"), False
         tensors = read_safetensors(source / "model.safetensors")

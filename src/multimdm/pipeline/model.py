@@ -12,6 +12,7 @@ from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import DiT
 from multimdm.models.foreign import Foreign, load_exactly
 from multimdm.pipeline.files import new_directory, read_json, read_safetensors
+from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.settings import (
     CheckpointSettings,
     ForeignSettings,
@@ -67,8 +68,8 @@ class Model:
 
 
 def load(path: str | Path) -> Model:
-    """A model from a directory that `Model.save` wrote."""
-    directory = Path(path)
+    """A model from a directory that `Model.save` wrote, or from one with that content on the Hub."""
+    directory = local_directory(path)
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a checkpoint directory")
     settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))

@@ -1,0 +1,26 @@
+"""Checkpoints by their name on the Hugging Face Hub."""
+
+import re
+from pathlib import Path
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+
+
+def local_directory(path_or_name: str | Path) -> Path:
+    """The path itself if something is there; else the local copy of what has this name on the Hub.
+
+    Only weights and settings are fetched: no code of strangers.
+    """
+    path = Path(path_or_name)
+    if path.exists() or not _NAME.fullmatch(str(path_or_name)):
+        return path
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(path_or_name), allow_patterns=_FILES))
+    except Exception as error:  # the client has many kinds of failure
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(
+            f"{path_or_name} is neither a directory here nor a checkpoint that the Hub gives us ({reason})"
+        ) from None
