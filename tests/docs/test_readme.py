@@ -4,6 +4,8 @@ import re
 import shutil
 from pathlib import Path
 
+import torch
+
 from multimdm.cli.main import main
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -28,6 +30,8 @@ def test_the_tales_snippet_runs(capsys):
     assert text.count(".") >= 5
     assert "[True, True, True]" in text.replace("\n", "")
     assert f"{names['tales'].vocab_size} words" in README
+    story = " ".join(line.removeprefix("> ") for line in README.splitlines() if line.startswith("> "))
+    assert bool(names["tales"].valid(torch.tensor([names["tales"].encode(story)])))
     assert f"{names['tales'].entropy_per_token:.2f} nats per token" in README.replace("\n", " ")
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from multimdm.process import (
+    DesignatedEntry,
     MultiMask,
     Schedule,
     Uniform,
@@ -82,6 +83,7 @@ CASES = {
         r"x_0 and noise must have the same shape; got \[2\] and \[5, 2\]",
     ),
     "small integers": (lambda: P.active(X.byte()), "x_t must be an integer tensor of token ids, int64 or int32"),
+    "another process": (lambda: DesignatedEntry(U), "process must be a MultiMask; got Uniform"),
     "modulo": (lambda: modulo(3, 4), "num_masks must be at most vocab_size, 3"),
     "random": (lambda: random_balanced(3, 0), "num_masks must be at least 1; got 0"),
     "negative counts": (lambda: frequency_balanced([1.0, -2.0], 2), "counts must be finite and not negative.*-2.0"),

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from multimdm.process.base import Ids, with_zero_columns
-from multimdm.process.checks import check_ids
+from multimdm.process.checks import check_ids, kind_of, require
 from multimdm.process.multimask import MultiMask
 from multimdm.process.times import Time, check_order, check_time
 
@@ -20,6 +20,7 @@ class DesignatedEntry:
     """A clean token jumps to its mask at rate lambda_t; masks refresh uniformly at total rate gamma_t."""
 
     def __init__(self, process: MultiMask) -> None:
+        require(isinstance(process, MultiMask), f"process must be a MultiMask; got {kind_of(process)}")
         self.process = process
         self._nodes, self._weights = _graded_rule(_PANELS, _NODES)
 
