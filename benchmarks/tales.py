@@ -3,26 +3,12 @@
 python benchmarks/tales.py
 """
 
-import statistics
-import time
-from collections.abc import Callable
-
 import torch
 
 from multimdm.data.tales import Tales
+from timing import in_turn
 
 DRAWN, JUDGED, REPEATS, RATE = 10_000, 1_000, 5, 0.1
-
-
-def median_seconds(work: Callable[[], object]) -> float:
-    """Median wall time of a piece of work, after one run to warm up."""
-    seconds = []
-    for turn in range(REPEATS + 1):
-        start = time.perf_counter()
-        work()
-        if turn > 0:
-            seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
 
 
 def main() -> None:
@@ -35,9 +21,13 @@ def main() -> None:
         f"{tales.vocab_size} tokens, stories of {tales.shortest} to {tales.longest}, {torch.get_num_threads()} threads"
     )
     print(f"entropy {tales.entropy():.3f} nats per story, {tales.entropy_per_token:.4f} per token")
-    print(f"sample {DRAWN} stories: {median_seconds(lambda: tales.sample(DRAWN, generator)):.2f} s")
-    print(f"log_prob of {JUDGED} noisy stories: {median_seconds(lambda: tales.log_prob(noisy)):.2f} s")
-    print(f"valid_sentences of {JUDGED} noisy stories: {median_seconds(lambda: tales.valid_sentences(noisy)):.2f} s")
+    works = {
+        f"sample {DRAWN} stories": lambda: tales.sample(DRAWN, generator),
+        f"log_prob of {JUDGED} noisy stories": lambda: tales.log_prob(noisy),
+        f"valid_sentences of {JUDGED} noisy stories": lambda: tales.valid_sentences(noisy),
+    }
+    for name, seconds in in_turn(works, REPEATS).items():
+        print(f"{name}: {seconds:.2f} s")
 
 
 if __name__ == "__main__":

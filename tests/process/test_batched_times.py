@@ -32,35 +32,31 @@ def batch(process: Process, t) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
     return x_0, x_t, random_prediction(B, L, process.vocab_size)
 
 
+def results(process: Process, x_0, x_t, log_probs, s, t) -> dict[str, torch.Tensor]:
+    """Everything that depends on times, for ids of any shape."""
+    return {
+        "marginal": process.marginal(x_0, t),
+        "transition": process.transition(x_t, s, t),
+        "posterior": process.posterior(x_0, x_t, s, t),
+        "reverse": process.reverse(log_probs.exp(), x_t, s, t),
+        "conditional_scores": process.conditional_scores(x_0, x_t, t),
+        "model_scores": process.model_scores(log_probs.exp(), x_t, t),
+        "posterior_weights": process.posterior_weights(log_probs.exp(), x_t, t),
+        "loss": process.loss(log_probs, x_0, x_t, t).total,
+    }
+
+
 @ALL
 @EVERY
 def test_kernels_scores_and_loss(process, s, t):
     x_0, x_t, log_probs = batch(process, t)
     with debug_checks():
-        whole = {
-            "marginal": process.marginal(x_0, t),
-            "transition": process.transition(x_t, s, t),
-            "posterior": process.posterior(x_0, x_t, s, t),
-            "reverse": process.reverse(log_probs.exp(), x_t, s, t),
-            "conditional_scores": process.conditional_scores(x_0, x_t, t),
-            "model_scores": process.model_scores(log_probs.exp(), x_t, t),
-            "posterior_weights": process.posterior_weights(log_probs.exp(), x_t, t),
-            "loss": process.loss(log_probs, x_0, x_t, t).total,
-        }
+        whole = results(process, x_0, x_t, log_probs, s, t)
     for b in range(B):
         for position in range(L):
             one_0, one_t, row = x_0[b, position], x_t[b, position], log_probs[b, position]
             at_s, at_t = at(s, b, position), at(t, b, position)
-            alone = {
-                "marginal": process.marginal(one_0, at_t),
-                "transition": process.transition(one_t, at_s, at_t),
-                "posterior": process.posterior(one_0, one_t, at_s, at_t),
-                "reverse": process.reverse(row.exp(), one_t, at_s, at_t),
-                "conditional_scores": process.conditional_scores(one_0, one_t, at_t),
-                "model_scores": process.model_scores(row.exp(), one_t, at_t),
-                "posterior_weights": process.posterior_weights(row.exp(), one_t, at_t),
-                "loss": process.loss(row, one_0, one_t, at_t).total,
-            }
+            alone = results(process, one_0, one_t, row, at_s, at_t)
             for name, value in alone.items():
                 torch.testing.assert_close(whole[name][b, position], value, msg=lambda m, name=name: f"{name}: {m}")
 

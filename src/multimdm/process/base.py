@@ -146,13 +146,12 @@ class Process(ABC):
         """The schedule between s and t in float64, broadcasting against x."""
         return self.schedule.between(per_position("s", s, x), per_position("t", t, x))
 
-    def _bridge_retentions(self, s: Time, t: Time, x: Tensor) -> tuple[Retention, Retention, Retention]:
+    def _bridge_retentions(
+        self, s: Time, t: Time, x: Tensor, between: BetweenValues
+    ) -> tuple[Retention, Retention, Retention]:
         """What the refreshing chain keeps until s, until t, and between them."""
-        return (
-            self._retention(self._at("s", s, x)),
-            self._retention(self._at("t", t, x)),
-            self._retention(self._between(s, t, x)),
-        )
+        at_s, at_t = self._at("s", s, x), self._at("t", t, x)
+        return self._retention(at_s), self._retention(at_t), self._retention(between)
 
     @staticmethod
     @abstractmethod

@@ -91,12 +91,12 @@ class MultiMask(Process):
         self._check_pair(x_0, x_t)
         check_order(s, t)
         dtype = time_dtype(s, t)
-        b = self._between(s, t, x_t).to(dtype)
+        between = self._between(s, t, x_t)
+        b = between.to(dtype)
         designated, current = self._mask_index(x_0), self._mask_index(x_t)
-        weights = bridge_weights(designated == current, *self._bridge_retentions(s, t, x_t), self.num_masks).to(
-            b.reveal.dtype
-        )
-        hidden = bridge_posterior(weights, designated, current, self.num_masks)
+        retentions = self._bridge_retentions(s, t, x_t, between)
+        weights = bridge_weights(designated == current, *retentions, self.num_masks)
+        hidden = bridge_posterior(weights.to(b.reveal.dtype), designated, current, self.num_masks)
         result = hidden.new_zeros((*x_t.shape, self.num_states))
         result[..., self.vocab_size :] = b.still_hidden[..., None] * hidden
         result.scatter_(-1, x_0[..., None].long(), b.reveal.expand(x_t.shape)[..., None])
@@ -108,8 +108,9 @@ class MultiMask(Process):
         """p^theta_{s|t}(. | x_t) = sum_a x_theta(a) p_{s|t}(. | x_t, a). Eq. (model_reverse_kernel_main)."""
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_order(s, t)
-        b = self._between(s, t, x_t).to(clean_probs.dtype)
-        retentions, working = self._bridge_retentions(s, t, x_t), b.reveal.dtype
+        between = self._between(s, t, x_t)
+        b = between.to(clean_probs.dtype)
+        retentions, working = self._bridge_retentions(s, t, x_t, between), b.reveal.dtype
         hidden = bridge_average(
             self._groups_on(x_t.device).sum(clean_probs.to(working)),
             self._mask_index(x_t),
@@ -129,10 +130,10 @@ class MultiMask(Process):
         V, M = self.vocab_size, self.num_masks
         tokens = torch.arange(V, device=v.alpha.device)
         rates = v.alpha.new_zeros((*v.alpha.shape, self.num_states, self.num_states))
-        rates[..., V:, :V] = (v.hazard_alpha * v.one_minus_beta / M)[..., None, None]
-        if M == 1:  # r_t = 1 at the only mask; also at t = 1, where the product below is infinity times zero
+        if M == 1:  # r_t = 1 at the only mask
             rates[..., V:, :V] = v.hazard_alpha[..., None, None]
         else:
+            rates[..., V:, :V] = (v.hazard_alpha * v.one_minus_beta / M)[..., None, None]
             designated = v.hazard_alpha * (v.beta + v.one_minus_beta / M)
             rates[..., V + self._assignment(tokens.device), tokens] = designated[..., None]
         rates[..., V:, V:] = (v.hazard_beta / M)[..., None, None]
@@ -200,7 +201,7 @@ class MultiMask(Process):
         check_order(s, t)
         b = self._between(s, t, x_t)
         designated, current = self._mask_index(clean), self._mask_index(x_t)
-        weights = bridge_weights(designated == current, *self._bridge_retentions(s, t, x_t), self.num_masks)
+        weights = bridge_weights(designated == current, *self._bridge_retentions(s, t, x_t, b), self.num_masks)
         u = uniform(x_t.shape, generator, x_t.device)
         left = ((u - b.reveal) / b.still_hidden).clamp(0.0, 1.0)  # uniform again, given that it stays hidden
         mask = self.vocab_size + bridge_draw(left, weights, designated, current, self.num_masks)

@@ -67,7 +67,9 @@ class Uniform(Process):
         """p_{s|t}(. | x_t, x_0), by Bayes' rule."""
         self._check_pair(x_0, x_t)
         check_order(s, t)
-        weights = bridge_weights(x_0 == x_t, *self._bridge_retentions(s, t, x_t), self.vocab_size)
+        weights = bridge_weights(
+            x_0 == x_t, *self._bridge_retentions(s, t, x_t, self._between(s, t, x_t)), self.vocab_size
+        )
         dtype = time_dtype(s, t)
         working = torch.promote_types(dtype, torch.float32)
         return bridge_posterior(weights.to(working), x_0.long(), x_t.long(), self.vocab_size).to(dtype)
@@ -80,7 +82,7 @@ class Uniform(Process):
         check_order(s, t)
         working = torch.promote_types(clean_probs.dtype, torch.float32)
         weights = self.posterior_weights(clean_probs.to(working), x_t, t)
-        retentions = self._bridge_retentions(s, t, x_t)
+        retentions = self._bridge_retentions(s, t, x_t, self._between(s, t, x_t))
         kernel = bridge_average(
             weights / weights.sum(-1, keepdim=True),
             x_t.long(),
@@ -132,7 +134,9 @@ class Uniform(Process):
         check_ids("x_t", x_t, self.num_states)
         check_same_shape("clean", clean, "x_t", x_t)
         check_order(s, t)
-        weights = bridge_weights(clean == x_t, *self._bridge_retentions(s, t, x_t), self.vocab_size)
+        weights = bridge_weights(
+            clean == x_t, *self._bridge_retentions(s, t, x_t, self._between(s, t, x_t)), self.vocab_size
+        )
         u = uniform(x_t.shape, generator, x_t.device)
         return bridge_draw(u, weights, clean.long(), x_t.long(), self.vocab_size)
 
