@@ -5,46 +5,16 @@
 B = 8, L = 128, V = 50,257, M = 50. "Dense" is the textbook version: it builds a number for every state.
 """
 
-import multiprocessing
 import platform
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
+from memory import peak_megabytes
 from multimdm.process import MultiMask, random_balanced
 from timing import in_turn
 
 B, L, V, M = 8, 128, 50_257, 50
-
-
-def _grow(name: str, pipe) -> None:
-    """In a process of its own: how far the peak of resident memory rises during the work."""
-    work = WORK[name]()
-    work()  # code and tables that are loaded once
-    Path("/proc/self/clear_refs").write_text("5")  # the mark starts anew
-    before = _high_water()
-    work()
-    pipe.send(_high_water() - before)
-
-
-def _high_water() -> float:
-    """The largest resident size so far in megabytes (getrusage would count the parent's)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) / 1024
-    raise OSError("memory is measured on Linux only")
-
-
-def peak_megabytes(name: str) -> float:
-    """The peak memory of a piece of work, measured in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_grow, args=(name, there))
-    process.start()
-    result = here.recv()
-    process.join()
-    return result
 
 
 def _tokens() -> torch.Tensor:
@@ -135,7 +105,7 @@ def main() -> None:
         seconds |= in_turn({name: make() for name, make in WORK.items() if name.startswith(family)}, rounds=9)
     for name, value in seconds.items():
         print(f"  {name:<30} {1000 * value:10.2f} ms")
-    memory = {name: peak_megabytes(name) for name in ("couple", "couple, dense")}
+    memory = {"couple": peak_megabytes(couple), "couple, dense": peak_megabytes(couple_dense)}
     for name, megabytes in memory.items():
         print(f"  {name:<30} {megabytes:10.1f} MB at the peak")
     base = seconds["loss, M = 1"]

@@ -10,6 +10,11 @@ import multimdm
 
 COMMANDS = {
     "prepare": "turn text into sequences of tokens that training reads: files or Hub data sets, any tokenizer",
+    "pretrain": "train a model from random weights: MDLM, DUO, MultiMDM or autoregressive, by a recipe",
+    "adapt": "continue a masked diffusion model with many masks (MultiMDM-cont), by a recipe",
+    "sample": "draw texts from a checkpoint: unconditional, after a prompt, or with gaps filled in",
+    "evaluate": "measure a checkpoint: GenPPL, entropy and variety of its samples at several K, and its NELBO",
+    "pareto": "compare checkpoints: perplexity against entropy, pictures and the paper's tables",
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
     "export": "write an imported checkpoint back in the layout it came from",

@@ -6,12 +6,14 @@ and `tokenizer_config.json`, which `transformers.AutoTokenizer` reads too.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 ROLES = ("bos", "eos", "pad", "unk", "mask")
 """Special tokens a tokenizer may have; any may be missing."""
+_SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))(?P<word>\w[\w']*)")
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 
@@ -22,8 +24,13 @@ class Tokenizer:
     special tokens come from packing alone, and no document can forge the end of one.
     """
 
-    def __init__(self, definition: str, roles: Mapping[str, str | None], name: str) -> None:
-        """`definition` is the text of a tokenizer.json; `roles` maps names of ROLES to tokens of it."""
+    def __init__(
+        self, definition: str, roles: Mapping[str, str | None], name: str, sentence_case: bool = False
+    ) -> None:
+        """`definition` is the text of a tokenizer.json; `roles` maps names of ROLES to tokens of it.
+
+        With `sentence_case`, decoded sentences begin with a capital, which encoding takes back if no token has it.
+        """
         from tokenizers import Tokenizer as Backend
 
         self.name = name
@@ -52,6 +59,8 @@ class Tokenizer:
         self.unk_id: int | None = ids["unk"]
         self.mask_id: int | None = ids["mask"]
         """A mask inside the vocabulary, as BERT's 103; data never contain it."""
+        self._sentence_case = sentence_case
+        self._tokens = vocabulary
         self.fingerprint: str = _fingerprint(definition, self._roles)
         """sha256 of the definition and the roles: equal fingerprints mean equal ids."""
 
@@ -63,7 +72,16 @@ class Tokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, without special tokens."""
-        return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+        if self._sentence_case:
+            texts = [_SENTENCE_START.sub(self._plain_start, text) for text in texts]
+        try:
+            return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
+        except Exception as error:  # the package raises bare Exceptions
+            if not str(error).startswith("WordLevel"):
+                raise
+            raise ValueError(
+                f"tokenizer '{self.name}' has no token for a word of the text: {self._stranger(texts)!r}"
+            ) from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of one text, without special tokens."""
@@ -75,12 +93,24 @@ class Tokenizer:
         for i in numbers:
             if not 0 <= i < self.vocab_size:
                 raise ValueError(f"id {i} is not a token of '{self.name}'; ids are 0 to {self.vocab_size - 1}")
-        return self._backend.decode(numbers, skip_special_tokens=not keep_special)
+        text = self._backend.decode(numbers, skip_special_tokens=not keep_special)
+        return _SENTENCE_START.sub(_capital, text) if self._sentence_case else text
+
+    def _plain_start(self, start: re.Match) -> str:
+        """The first word of a sentence as the vocabulary has it."""
+        return start[0] if start["word"] in self._tokens else start[0][0].lower() + start[0][1:]
+
+    def _stranger(self, texts: list[str]) -> str:
+        """The first word that is no token."""
+        words = (piece for text in texts for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text))
+        return next(word for word in words if word not in self._tokens)
 
     def save(self, directory: str | Path) -> None:
         """Write the two files into an existing directory."""
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "multimdm_name": self.name}
         config |= {f"{role}_token": token for role, token in self._roles.items() if token is not None}
+        if self._sentence_case:
+            config["multimdm_sentence_case"] = True
         directory = Path(directory)
         (directory / _FILE).write_text(self._definition, encoding="utf-8")
         (directory / _CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -89,7 +119,9 @@ class Tokenizer:
     def load(cls, directory: str | Path) -> "Tokenizer":
         """Read what `save` wrote."""
         definition, config = _read(Path(directory))
-        return cls(definition, _config_roles(config), str(config["multimdm_name"]))
+        return cls(
+            definition, _config_roles(config), str(config["multimdm_name"]), bool(config.get("multimdm_sentence_case"))
+        )
 
     @staticmethod
     def saved_in(directory: str | Path) -> bool:
@@ -102,6 +134,10 @@ class Tokenizer:
         """The fingerprint of a saved tokenizer, without building it."""
         definition, config = _read(Path(directory))
         return _fingerprint(definition, _config_roles(config))
+
+
+def _capital(start: re.Match) -> str:
+    return start[0][0].upper() + start[0][1:]
 
 
 def _read(directory: Path) -> tuple[str, dict[str, Any]]:

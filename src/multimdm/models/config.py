@@ -26,8 +26,11 @@ class DiTConfig:
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     conditioning: Literal["sigma", "time", "none"] = "sigma"
     """What the network sees of t: sigma = -log max(1 - t, 1e-3), t itself, or nothing (MDLM)."""
+    time_gate: bool = False
+    """What the network sees of t passes a gate that starts at zero: for one that was trained without it."""
     causal: bool = False
-    """Attend to earlier positions only: an autoregressive model, whose logits at l are for position l + 1."""
+    """Attend to earlier positions only: an autoregressive model. It is shown a start symbol (the id V, which is its one
+    mask) and all tokens but the last, so that the logits at l are for token l."""
     suppressed: tuple[int, ...] = ()
     """Clean ids that are never predicted, such as a mask inside a foreign vocabulary (BERT's 103)."""
 
@@ -39,6 +42,8 @@ class DiTConfig:
             raise ValueError(
                 f"hidden_dim / num_heads must be even for rotary embeddings; got {self.hidden_dim // self.num_heads}"
             )
+        if self.time_gate and self.conditioning == "none":
+            raise ValueError("time_gate needs a conditioning to let through: 'sigma' or 'time'; got 'none'")
         for column in self.suppressed:
             if not 0 <= column < self.vocab_size:
                 raise ValueError(f"suppressed ids must lie in 0..{self.vocab_size - 1}; got {column}")

@@ -1,24 +1,15 @@
 """The diffusion transformer: (x_t, t) -> logits of the clean tokens, at the positions that are asked for."""
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from multimdm.models.config import DiTConfig
 from multimdm.models.head import Reduce, reduce_logits
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
-from multimdm.process import Time
-
-
-class Mixture(NamedTuple):
-    """A soft input: at every position a weighted sum of the embeddings of several ids."""
-
-    weights: Float[Tensor, "B L k"]
-    ids: Int[Tensor, "*places k"]
-    """[B, L, k], or [k] where the ids are the same everywhere."""
+from multimdm.process import Mixture, Time
 
 
 class DiT(nn.Module):
@@ -32,9 +23,11 @@ class DiT(nn.Module):
     def __init__(self, config: DiTConfig) -> None:
         super().__init__()
         self.config = config
+        self.recompute = False
+        """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
         d = config.hidden_dim
         self.vocab_embed = Embedding(config.vocab_size + config.num_masks, d)
-        self.sigma_map = TimeEmbedding(config.cond_dim)
+        self.sigma_map = TimeEmbedding(config.cond_dim, config.time_gate)
         self.rotary_emb = Rotary(d // config.num_heads)
         blocks = [Block(d, config.num_heads, config.cond_dim, config.dropout) for _ in range(config.num_blocks)]
         self.blocks = nn.ModuleList(blocks)
@@ -65,7 +58,10 @@ class DiT(nn.Module):
         c = self.sigma_map(self._condition(t, x))
         angles, mask = self.rotary_emb.angles(L), self._attention_mask(valid, L)
         for block in self.blocks:
-            x = block(x, c, angles, mask, self.config.causal)
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(block, x, c, angles, mask, self.config.causal, use_reentrant=False)
+            else:
+                x = block(x, c, angles, mask, self.config.causal)
         features = self.output_layer.features(x, c, positions)
         bias = self.output_layer.linear.bias
         if self.column_bias is not None:

@@ -52,14 +52,17 @@ class _ReducedLogits(torch.autograd.Function):
                 gradients[1].addmm_(slope.T, features[rows].to(weight.dtype))
                 gradients[2] += slope.sum(0)
             parts.append(tuple(x.detach() for x in result))
-        ctx.save_for_backward(*gradients)
+        ctx.gradients = gradients  # not `save_for_backward`: the backward pass scales them in place
         results = tuple(_join(column) for column in zip(*parts, strict=True))
         ctx.mark_non_differentiable(*(x for i, x in enumerate(results) if i > 0 or not _is_loss(x)))
         return results
 
     @staticmethod
     def backward(ctx, grad, *_):  # pyright: ignore[reportIncompatibleMethodOverride]
-        return *(grad * gradient for gradient in ctx.saved_tensors), None, None
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            raise RuntimeError("the gradient of a reduced head can be taken once only: it is not kept")
+        return *(gradient.mul_(grad) for gradient in gradients), None, None
 
 
 def _is_loss(x: Tensor) -> bool:

@@ -57,20 +57,32 @@ class Norm(nn.Module):
 
 
 class TimeEmbedding(nn.Module):
-    """Sinusoids of the conditioning number (cosines first), then two linear layers."""
+    """Sinusoids of the conditioning number (cosines first), then two linear layers.
 
-    def __init__(self, cond_dim: int) -> None:
+    With a gate g, which starts at zero, the layers' result h becomes h(0) + g (h(number) - h(0)): a network that was
+    trained with the constant h(0) begins as it was, and g = 1 is the ungated embedding.
+    """
+
+    def __init__(self, cond_dim: int, gated: bool = False) -> None:
         super().__init__()
         self.mlp = nn.Sequential(nn.Linear(_FREQUENCIES, cond_dim), nn.SiLU(), nn.Linear(cond_dim, cond_dim))
+        self.gate = nn.Parameter(torch.zeros(cond_dim)) if gated else None
 
     def forward(self, number: Float[Tensor, "*s"]) -> Float[Tensor, "*s c"]:
+        embedded = self._embed(number)
+        if self.gate is not None:
+            constant = self._embed(torch.zeros_like(number))
+            embedded = torch.addcmul(constant, self.gate, embedded - constant)
+        return F.silu(embedded)
+
+    def _embed(self, number: Tensor) -> Tensor:
         half = _FREQUENCIES // 2
         exponents = torch.arange(half, dtype=torch.float32, device=number.device) / half
         angles = number[..., None].to(torch.promote_types(number.dtype, torch.float32)) * torch.exp(
             -math.log(_MAX_PERIOD) * exponents
         )
         waves = torch.cat([torch.cos(angles), torch.sin(angles)], dim=-1)
-        return F.silu(self.mlp(waves.to(next(self.mlp.parameters()).dtype)))
+        return self.mlp(waves.to(next(self.mlp.parameters()).dtype))
 
 
 class Rotary(nn.Module):

@@ -8,10 +8,13 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
+from multimdm.data.directories import whole_directory
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import DiT
 from multimdm.models.foreign import Foreign, load_exactly
+from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
 from multimdm.pipeline.files import new_directory, read_json, read_safetensors
+from multimdm.pipeline.generation import Samples, fill, length_of, settings_of, tokenizer_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.settings import (
     CheckpointSettings,
@@ -42,8 +45,67 @@ class Model:
     """What an imported checkpoint has and our network does not use."""
     lineage: tuple[dict[str, Any], ...] = ()
 
-    def save(self, path: str | Path) -> None:
-        """Write the checkpoint; the directory appears whole or not at all."""
+    def sample(
+        self,
+        num: int = 4,
+        length: int | None = None,
+        steps: int | None = None,
+        temperature: float | int = 1.0,
+        seed: int = 0,
+        **options: Any,
+    ) -> Samples:
+        """New sequences of `length` tokens (the network's longest unless given), by `steps` network calls (4).
+
+        `options` are the other fields of `multimdm.samplers.Sampling` (what is drawn: top_p, top_k, grid, order, ...)
+        and of `multimdm.pipeline.Run` (how the work is done: first, batch_size, trace, watch).
+        """
+        sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
+        return fill(self, empty_canvas(num, length_of(self, length)), sampling, run)
+
+    def complete(
+        self,
+        prompt: str,
+        num: int = 1,
+        length: int | None = None,
+        steps: int | None = None,
+        temperature: float | int = 1.0,
+        seed: int = 0,
+        bos: bool = False,
+        **options: Any,
+    ) -> Samples:
+        """Continuations of a text; `length` counts the prompt too. `bos` puts the tokenizer's BOS before it.
+
+        `options` as for `sample`.
+        """
+        sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
+        tokenizer = tokenizer_of(self, "a prompt")
+        ids = [*start_ids(tokenizer, bos), *tokenizer.encode(prompt)]
+        return fill(self, prompt_canvas(ids, num, length_of(self, length)), sampling, run)
+
+    def infill(
+        self,
+        text: str,
+        num: int = 1,
+        steps: int | None = None,
+        temperature: float | int = 1.0,
+        seed: int = 0,
+        bos: bool = False,
+        **options: Any,
+    ) -> Samples:
+        """The text with every [MASK] replaced by one token; what is given stays, token by token.
+
+        `options` as for `sample`.
+        """
+        sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
+        tokenizer = tokenizer_of(self, "a text to fill in")
+        ids = [*start_ids(tokenizer, bos), *encode_gaps(tokenizer, text)]
+        return fill(self, infill_canvas(ids, num), sampling, run)
+
+    def save(self, path: str | Path, replace: bool = False) -> None:
+        """Write the checkpoint; the directory appears whole or not at all.
+
+        A directory that is there already is an error, unless it is to be replaced.
+        """
         tensors = {_NETWORK + name: x.detach().contiguous() for name, x in self.network.state_dict().items()}
         tensors |= {_LEFTOVER + name: x.contiguous() for name, x in self.leftover.items()}
         if isinstance(self.process, MultiMask):
@@ -54,7 +116,7 @@ class Model:
             foreign=self.foreign,
             lineage=self.lineage,
         )
-        with new_directory(Path(path)) as directory:
+        with (whole_directory if replace else new_directory)(Path(path)) as directory:
             (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
             save_file(tensors, directory / "model.safetensors")
             if self.tokenizer is not None:

@@ -7,7 +7,15 @@ from multimdm.process.designated_entry import DesignatedEntry
 from multimdm.process.draws import Generator, categorical, invert_cdf, uniform
 from multimdm.process.gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
 from multimdm.process.gumbel import GumbelNoise
+from multimdm.process.mixture import Mixture
 from multimdm.process.multimask import MultiMask
+from multimdm.process.relaxation import (
+    RelaxedState,
+    RelaxedTimes,
+    relaxed_state,
+    relaxed_times,
+    sufficient_top,
+)
 from multimdm.process.schedule import BetweenValues, Schedule, ScheduleValues
 from multimdm.process.streams import Streams
 from multimdm.process.terms import LossTerms
@@ -21,8 +29,11 @@ __all__ = [
     "Generator",
     "GumbelNoise",
     "LossTerms",
+    "Mixture",
     "MultiMask",
     "Process",
+    "RelaxedState",
+    "RelaxedTimes",
     "Schedule",
     "ScheduleValues",
     "Streams",
@@ -37,6 +48,9 @@ __all__ = [
     "invert_cdf",
     "modulo",
     "random_balanced",
+    "relaxed_state",
+    "relaxed_times",
     "signal_of_alpha",
+    "sufficient_top",
     "uniform",
 ]

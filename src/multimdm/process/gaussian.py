@@ -46,11 +46,32 @@ def draw_gaussian_noise(
     )
 
 
-def one_minus_alpha_of_snr(snr: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
-    """1 - T(a~) = V/(V-1) int phi(y) (1 - Phi(y + snr)^(V-1)) dy, accurate where alpha is nearly 1."""
+@dataclass(frozen=True)
+class Transformation:
+    """T at a signal-to-noise ratio, with its derivative."""
+
+    one_minus_alpha: Float64[Tensor, "*s"]
+    """1 - T, accurate where alpha is nearly 1."""
+    slope: Float64[Tensor, "*s"]
+    """dT / d snr > 0."""
+
+
+def transformation(snr: Float64[Tensor, "*s"], vocab_size: int) -> Transformation:
+    """1 - T = V/(V-1) int phi(y) (1 - Phi(y+snr)^(V-1)) dy and T' = V int phi(y) phi(y+snr) Phi(y+snr)^(V-2) dy."""
     y, phi = _nodes(snr.device)
-    lose = -torch.expm1((vocab_size - 1) * torch.special.log_ndtr(y + snr[..., None]))
-    return vocab_size / (vocab_size - 1) * (phi * lose).sum(-1)
+    z = y + snr[..., None]
+    log_below = torch.special.log_ndtr(z)
+    loses = -torch.expm1((vocab_size - 1) * log_below)
+    overtaken = torch.exp(-(z**2) / 2 + (vocab_size - 2) * log_below) / math.sqrt(2 * math.pi)
+    return Transformation(
+        one_minus_alpha=vocab_size / (vocab_size - 1) * (phi * loses).sum(-1),
+        slope=vocab_size * (phi * overtaken).sum(-1),
+    )
+
+
+def one_minus_alpha_of_snr(snr: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
+    """1 - T(a~), accurate where alpha is nearly 1."""
+    return transformation(snr, vocab_size).one_minus_alpha
 
 
 def alpha_of_signal(signal: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
@@ -79,14 +100,10 @@ def snr_of_alpha(
     low, high = position - 1, position
     fraction = ((log_lost[low] - goal) / (log_lost[low] - log_lost[high])).clamp(0.0, 1.0)
     snr = table[low] + fraction * (table[high] - table[low])
-    y, phi = _nodes(alpha.device)
     for _ in range(4):
-        log_below = torch.special.log_ndtr(y + snr[:, None])
-        lost = (phi * -torch.expm1((vocab_size - 1) * log_below)).sum(-1)
-        density = torch.exp(-((y + snr[:, None]) ** 2) / 2 + (vocab_size - 2) * log_below) / math.sqrt(2 * math.pi)
-        slope = -(vocab_size - 1) * (phi * density).sum(-1) / lost
-        log_value = torch.log(lost) + math.log(vocab_size / (vocab_size - 1))
-        snr = (snr - (log_value - goal) / slope).clamp(0.0, _MAX_SNR)
+        value = transformation(snr, vocab_size)
+        error = torch.log(value.one_minus_alpha) - goal
+        snr = (snr + error * value.one_minus_alpha / value.slope).clamp(0.0, _MAX_SNR)
     snr = snr.reshape(alpha.shape)
     return torch.where(one_minus_alpha <= 0, torch.inf, torch.where(alpha <= 0, 0.0, snr))
 

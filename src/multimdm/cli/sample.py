@@ -1,0 +1,150 @@
+"""`multimdm sample`: texts from a checkpoint."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from multimdm.samplers.settings import Sampling
+
+if TYPE_CHECKING:
+    from multimdm.pipeline import Model, Samples
+    from multimdm.samplers.loop import Watch
+
+
+@dataclass(frozen=True)
+class Options:
+    """Draw texts from a model. K steps are K network calls.
+
+    With --prompt, continuations of a text; with --infill, a text whose every [MASK] is replaced by one token.
+    """
+
+    checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CKPT")]
+    """Directory of a checkpoint, or its name on the Hub."""
+    num: int = 4
+    """How many texts."""
+    length: int | None = None
+    """Tokens of each, the prompt included; the longest that the network is made for unless given."""
+    sampling: Sampling = field(default_factory=Sampling)
+    prompt: str | None = None
+    """Begin with this text."""
+    infill: str | None = None
+    """A text with [MASK] for each token to be made; its length is the length."""
+    bos: bool = False
+    """Put the tokenizer's BOS before the text, as packed training data have it."""
+    seed: int = 0
+    """Equal seeds give equal texts, whatever the batch size."""
+    batch_size: int = 64
+    """Sequences that go through the network together."""
+    trace: bool = False
+    """Also show the states of every step, as a grid."""
+    json: bool = False
+    """Print JSON with settings, ids and, with --trace, all states."""
+    out: Path | None = None
+    """Write to this file instead; it must not exist yet."""
+
+    def check(self) -> None:
+        """Say what is wrong before the checkpoint is read."""
+        self.sampling.check()
+        for name, value, least in (("num", self.num, 1), ("batch-size", self.batch_size, 1), ("seed", self.seed, 0)):
+            if value < least:
+                raise ValueError(f"--{name} must be at least {least}; got {value}")
+        if self.prompt is not None and self.infill is not None:
+            raise ValueError("--prompt and --infill exclude each other; write the prompt into the text to be filled in")
+        if self.infill is not None and self.length is not None:
+            raise ValueError(f"--length must be left out with --infill, whose text says it; got {self.length}")
+        if self.bos and self.prompt is None and self.infill is None:
+            raise ValueError("--bos needs --prompt or --infill")
+        if self.out is not None:
+            if self.out.exists():
+                raise ValueError(f"--out {self.out} exists already; choose another place or remove it")
+            self.out.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the options and run."""
+    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+    options = tyro.cli(Options, args=arguments, prog="multimdm sample", config=settings)
+    options.check()
+    from multimdm.pipeline import load
+
+    model = load(options.checkpoint)
+    if model.tokenizer is None and not options.json:
+        raise ValueError(
+            f"{options.checkpoint} has no tokenizer to make text of the ids: import it with --tokenizer NAME, "
+            "or ask for the ids with --json"
+        )
+    with _progress(options) as watch:
+        samples = _draw(model, options, watch)
+    if options.out is None:
+        _write(model, options, samples, sys.stdout)
+    else:
+        with open(options.out, "x", encoding="utf-8") as file:
+            _write(model, options, samples, file)
+    num, length = samples.ids.shape
+    where = f"; wrote {options.out}" if options.out is not None else ""
+    print(f"{num} of {length} tokens by {samples.nfe} network calls{where}", file=sys.stderr)
+
+
+def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
+    """What was asked for."""
+    named = {field: getattr(options.sampling, field) for field in vars(options.sampling)}
+    named |= {"num": options.num, "seed": options.seed, "batch_size": options.batch_size, "trace": options.trace}
+    if options.infill is not None:
+        return model.infill(options.infill, bos=options.bos, watch=watch, **named)
+    if options.prompt is not None:
+        return model.complete(options.prompt, length=options.length, bos=options.bos, watch=watch, **named)
+    return model.sample(length=options.length, watch=watch, **named)
+
+
+def _write(model: "Model", options: Options, samples: "Samples", file: Any) -> None:
+    """Texts and grids, or JSON."""
+    if options.json:
+        json.dump(_as_data(options, samples), file, ensure_ascii=False)
+        file.write("\n")
+        return
+    from rich.console import Console
+
+    from multimdm.cli.trace_grid import print_trace
+
+    console = Console(file=file, highlight=False)
+    for number, text in enumerate(samples.texts):
+        print(f"[{number + 1}] {text}", file=file)
+        if samples.trace is not None:
+            print_trace(model, samples.trace, number, console)
+
+
+def _as_data(options: Options, samples: "Samples") -> dict[str, Any]:
+    """All there is to know about the samples."""
+    rows: list[dict[str, Any]] = [{"ids": ids} for ids in samples.ids.tolist()]
+    for row, text in zip(rows, samples.texts, strict=False):  # no texts without a tokenizer
+        row["text"] = text
+    if samples.trace is not None:
+        states, times = samples.trace.states.transpose(0, 1), samples.trace.times.T
+        for row, state, time in zip(rows, states.tolist(), times.tolist(), strict=True):
+            row["trace"] = {"times": time, "states": state}
+    settings = {name: value for name, value in asdict(options).items() if name not in ("out", "json", "trace")}
+    return {"settings": settings, "nfe": samples.nfe, "samples": rows}
+
+
+@contextmanager
+def _progress(options: Options) -> Iterator["Watch"]:
+    """A bar on the terminal, one tick per step of a batch."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    batches = -(-options.num // options.batch_size)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("steps", total=None)
+
+        def watch(done: int, steps: int, states: object) -> None:
+            bar.update(task, total=steps * batches, advance=1)
+
+        yield watch

@@ -1,0 +1,128 @@
+"""The negative evidence lower bound of a model on given sequences, in nats per token, with its standard error."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+from torch.nn import functional as F
+
+from multimdm.objectives.base import both
+from multimdm.objectives.next_token import shift_right
+from multimdm.objectives.times import stratified_times
+from multimdm.process import Process, Streams
+from multimdm.process.checks import require
+
+Network = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Nelbo:
+    """An estimate: the mean over sequences and times; for an autoregressive model, the exact value."""
+
+    reconstruction: float
+    """Nats per token."""
+    identification: float
+    """Nats per token; zero but for multi-mask models."""
+    standard_error: float
+    """Of the total, over sequences (and the times that were drawn for them)."""
+    sequences: int
+    tokens: int
+
+    @property
+    def total(self) -> float:
+        """Nats per token."""
+        return self.reconstruction + self.identification
+
+    @property
+    def perplexity(self) -> float:
+        """exp(total): an upper bound of the model's perplexity."""
+        return math.exp(min(self.total, 700.0))
+
+
+@dataclass
+class NelboSums:
+    """What the estimate needs of any number of sequences; sums of parts (batches, ranks) can be added."""
+
+    values: Float64[Tensor, "7"]
+    """Of reconstruction, identification, total^2, total * tokens, tokens^2, tokens, and 1."""
+
+    def __add__(self, other: "NelboSums") -> "NelboSums":
+        return NelboSums(self.values + other.values)
+
+    def estimate(self) -> Nelbo:
+        """The ratio of the sums; its error by the usual expansion of a ratio of means."""
+        rec, ident, squares, cross, tokens_squared, tokens, n = self.values.tolist()
+        ratio = (rec + ident) / tokens
+        residuals = squares - 2 * ratio * cross + ratio**2 * tokens_squared
+        error = math.sqrt(max(residuals, 0.0) * n / max(n - 1, 1)) / tokens
+        return Nelbo(rec / tokens, ident / tokens, error, int(n), int(tokens))
+
+
+@torch.no_grad()
+def nelbo_sums(
+    network: Network,
+    process: Process | None,
+    ids: Int64[Tensor, "B L"],
+    valid: Bool[Tensor, "B L"] | None,
+    times: Float64[Tensor, "draws B"],
+    generator: Streams,
+    start_symbol: int | None = None,
+) -> NelboSums:
+    """Sums over a batch, each sequence noised once for every row of `times`.
+
+    For a causal network `process` is None, nothing is random, and `start_symbol` is what it is shown first.
+    """
+    if process is None:
+        require(start_symbol is not None, "start_symbol must be given for a network without a process; got None")
+        rec, ident = _next_token_loss(network, ids, valid, start_symbol or 0)
+    else:
+        rec, ident = torch.stack([_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
+    tokens = (torch.full_like(rec, ids.shape[1]) if valid is None else valid.sum(1)).double()
+    total = rec + ident
+    columns = rec, ident, total**2, total * tokens, tokens**2, tokens, torch.ones_like(tokens)
+    return NelboSums(torch.stack([column.sum() for column in columns]).cpu())
+
+
+def validation_times(sequences: int, draws: int, seed: int) -> Float64[Tensor, "draws sequences"]:
+    """Times for all sequences of a validation set, evenly spread in every draw; equal seeds give equal times."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([stratified_times(sequences, generator) for _ in range(draws)])
+
+
+def _loss(
+    network: Network, process: Process, ids: Tensor, valid: Tensor | None, t: Tensor, generator: Streams
+) -> Float64[Tensor, "2 B"]:
+    """Both terms per sequence, summed over its positions."""
+    t = t.to(ids.device)
+    x_t = process.corrupt(ids, t, generator)
+    active = both(process.active(x_t), valid)
+    clean, state, time = ids[active], x_t[active], t[:, None].expand(ids.shape)[active]
+
+    def reduce(logits: Tensor, rows: slice) -> Tensor:
+        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
+        return torch.stack([terms.reconstruction, terms.identification], dim=1)
+
+    return _per_sequence(network(x_t, t, active, valid, reduce), active)
+
+
+def _next_token_loss(network: Network, ids: Tensor, valid: Tensor | None, start: int) -> Float64[Tensor, "2 B"]:
+    counted = both(torch.ones_like(ids, dtype=torch.bool), valid)
+    clean = ids[counted]
+
+    def reduce(logits: Tensor, rows: slice) -> Tensor:
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        loss = F.cross_entropy(logits, clean[rows], reduction="none")
+        return torch.stack([loss, torch.zeros_like(loss)], dim=1)
+
+    return _per_sequence(network(shift_right(ids, start), None, counted, valid, reduce), counted)
+
+
+def _per_sequence(terms: Tensor, counted: Tensor) -> Float64[Tensor, "2 B"]:
+    """Sums of the packed rows of each sequence."""
+    sequence = torch.arange(len(counted), device=terms.device)[:, None].expand(counted.shape)[counted]
+    return terms.new_zeros((len(counted), 2), dtype=torch.float64).index_add(0, sequence, terms.double()).T

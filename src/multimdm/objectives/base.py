@@ -1,0 +1,50 @@
+"""What every objective is given and what it gives back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from multimdm.process import Streams
+
+Network = Callable[..., Any]
+"""`network(x_t, t, positions, valid, reduce)`, as DESIGN's contract has it; objectives know no class of network."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Clean sequences, and where their randomness comes from."""
+
+    ids: Int64[Tensor, "B L"]
+    valid: Bool[Tensor, "B L"] | None
+    """What is not padding; None if nothing is."""
+    times: Float64[Tensor, " B"]
+    """Numbers in (0, 1), evenly spread over the global batch."""
+    generator: Streams
+    """One stream per sequence, so that the noise of a sequence does not depend on how the batch is divided."""
+    progress: float
+    """The share of training that is done, 0 to 1: what curricula go by."""
+
+
+class Sums(NamedTuple):
+    """The value of an objective over a batch: sums over tokens, in nats."""
+
+    loss: Tensor
+    """What is minimised; it can be differentiated."""
+    terms: dict[str, Tensor]
+    """What it is made of, without gradient and without the weights of a curriculum."""
+
+
+class Objective(Protocol):
+    """A sum over the tokens of a batch that training makes small."""
+
+    def __call__(self, network: Network, batch: Batch) -> Sums:
+        """Run the network on the batch."""
+        ...
+
+
+def both(one: Tensor, other: Tensor | None) -> Tensor:
+    """Where both hold; None holds everywhere."""
+    return one if other is None else one & other

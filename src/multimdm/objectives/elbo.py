@@ -1,0 +1,57 @@
+"""The evidence lower bound, Eq. (sequence_objective_main): one time per sequence, all its hidden positions."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.ramp import NO_RAMP, Ramp
+from multimdm.process import Process
+
+
+@dataclass(frozen=True)
+class Elbo:
+    """The negative ELBO of MultiMDM, MDLM (one mask) and DUO (`Uniform`), with the identification term ramped in."""
+
+    process: Process
+    ramp: Ramp = NO_RAMP
+
+    def __call__(self, network: Network, batch: Batch) -> Sums:
+        """One draw of x_t per sequence."""
+        t = batch.times.to(batch.ids.device)
+        x_t = self.process.corrupt(batch.ids, t, batch.generator)
+        return elbo_sums(network, self.process, batch, x_t, x_t, t, self.ramp(batch.progress))
+
+
+def elbo_sums(
+    network: Network,
+    process: Process,
+    batch: Batch,
+    shown: Tensor | tuple[Tensor, Tensor],
+    x_t: Tensor,
+    t: Tensor,
+    identification_weight: float = 1.0,
+    density: Tensor | None = None,
+) -> Sums:
+    """Sums of both loss terms at the active positions, where the network is shown `shown` in place of x_t.
+
+    `density` weighs the sequences: what an importance-sampled time stands for. No [B, L, V] tensor is made: the network
+    calls `reduce` on chunks of rows and differentiates each at once.
+    """
+    active = both(process.active(x_t), batch.valid)
+    clean, state = batch.ids[active], x_t[active]
+    time = t[:, None].expand(active.shape)[active]
+    weight = None if density is None else density[:, None].expand(active.shape)[active]
+
+    def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
+        reconstruction, identification = terms.reconstruction, terms.identification
+        if weight is not None:
+            reconstruction, identification = (x * weight[rows] for x in (reconstruction, identification))
+        loss = (reconstruction + identification_weight * identification).sum()
+        return loss, reconstruction.sum(), identification.sum()
+
+    loss, reconstruction, identification = network(shown, t, active, batch.valid, reduce)
+    return Sums(loss, {"reconstruction": reconstruction, "identification": identification})

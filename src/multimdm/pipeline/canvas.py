@@ -1,0 +1,89 @@
+"""What sequences start from: a prompt, a text with gaps, or nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from multimdm.data.tokenizer import Tokenizer
+from multimdm.process.checks import check_integer, require
+
+GAP = "[MASK]"
+"""What stands for one unknown token in a text."""
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """What a sequence starts from: ids, which of them are given, which are not padding."""
+
+    given: Int64[Tensor, "num L"]
+    fixed: Bool[Tensor, "num L"]
+    valid: Bool[Tensor, "num L"] | None = None
+
+    def rows(self, part: slice) -> "Canvas":
+        """Some of the sequences."""
+        return Canvas(self.given[part], self.fixed[part], None if self.valid is None else self.valid[part])
+
+    def to(self, device: torch.device) -> "Canvas":
+        """The same on a device."""
+        valid = None if self.valid is None else self.valid.to(device)
+        return Canvas(self.given.to(device), self.fixed.to(device), valid)
+
+
+def empty_canvas(num: int, length: int) -> Canvas:
+    """Nothing given."""
+    check_integer("num", num, 1)
+    return Canvas(torch.zeros(num, length, dtype=torch.long), torch.zeros(num, length, dtype=torch.bool))
+
+
+def prompt_canvas(ids: Sequence[int], num: int, length: int) -> Canvas:
+    """The given ids first, the rest to be made."""
+    require(
+        len(ids) <= length,
+        f"prompt must fit into the length of {length}; it has {len(ids)} tokens: raise length or shorten it",
+    )
+    canvas = empty_canvas(num, length)
+    canvas.given[:, : len(ids)] = torch.tensor(ids, dtype=torch.long)
+    canvas.fixed[:, : len(ids)] = True
+    return canvas
+
+
+def infill_canvas(ids: Sequence[int | None], num: int) -> Canvas:
+    """Given ids where they are known, None where a token is to be made."""
+    canvas = empty_canvas(num, len(ids))
+    for place, token in enumerate(ids):
+        if token is not None:
+            canvas.given[:, place], canvas.fixed[:, place] = token, True
+    return canvas
+
+
+def encode_gaps(tokenizer: Tokenizer, text: str) -> list[int | None]:
+    """Ids of a text in which every [MASK] stands for one token, None there."""
+    first, *rest = text.split(GAP)
+    require(bool(rest), f"text must have a {GAP} where a token is to be made; got {text!r}")
+    ids: list[int | None] = []
+    for piece in (first, *rest[:-1]):
+        ids += [*tokenizer.encode(_without_joined_space(tokenizer, piece)), None]
+    return [*ids, *tokenizer.encode(rest[-1])]
+
+
+def _without_joined_space(tokenizer: Tokenizer, piece: str) -> str:
+    """Without the space at the end if the tokenizer would make it the beginning of the next token.
+
+    GPT-2's word tokens carry the space before them: in "the [MASK] sat" it belongs to the token to be found.
+    """
+    bare, alone = piece.removesuffix(" "), tokenizer.encode(piece)
+    if alone == tokenizer.encode(bare):  # spaces are nothing to this tokenizer
+        return bare
+    return piece if tokenizer.encode(piece + "a")[: len(alone)] == alone else bare
+
+
+def start_ids(tokenizer: Tokenizer, bos: bool) -> list[int]:
+    """The tokenizer's BOS, as prepared data have it at the start of a sequence, if it is wanted."""
+    if not bos:
+        return []
+    if tokenizer.bos_id is None:
+        raise ValueError(f"bos must be off: tokenizer '{tokenizer.name}' has no BOS token")
+    return [tokenizer.bos_id]

@@ -1,0 +1,175 @@
+"""Texts from a model: unconditional samples, completions, infilling."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor, nn
+
+from multimdm.data.tokenizer import Tokenizer
+from multimdm.pipeline.canvas import Canvas
+from multimdm.process import Process, Streams
+from multimdm.process.checks import check_integer, require
+from multimdm.samplers.ancestral import Ancestral
+from multimdm.samplers.autoregressive import generate_autoregressive
+from multimdm.samplers.clean import Choice
+from multimdm.samplers.confidence import Confidence
+from multimdm.samplers.loop import Generated, Step, Watch, generate
+from multimdm.samplers.remain import masked_process
+from multimdm.samplers.settings import Sampling
+from multimdm.samplers.trace import Trace
+
+if TYPE_CHECKING:
+    from multimdm.pipeline.model import Model
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Finished sequences."""
+
+    ids: Int64[Tensor, "num L"]
+    texts: list[str]
+    """One per sequence; none if the model has no tokenizer."""
+    nfe: int
+    """Network calls that a sequence needed, one after another."""
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """How the work is done; none of it changes the law of a sample."""
+
+    seed: int = 0
+    first: int = 0
+    """Number of the first sequence in the run of this seed: 2 from 0 and 2 from 2 are the 4 from 0."""
+    batch_size: int = 64
+    """Sequences that go through the network together."""
+    trace: bool = False
+    """Keep the states of all steps."""
+    watch: Watch | None = None
+    """Called after every step with (steps done, steps in all, states of the batch)."""
+
+    def check(self) -> None:
+        """Raise a ValueError that names the field and its value."""
+        check_integer("seed", self.seed, 0)
+        check_integer("first", self.first, 0)
+        check_integer("batch_size", self.batch_size, 1)
+
+
+def settings_of(**options: Any) -> tuple[Sampling, Run]:
+    """What is drawn and how the work is done, from names that are fields of one or the other, checked."""
+    law, work = ({field.name for field in fields(kind)} for kind in (Sampling, Run))
+    for name in options:
+        if name not in law | work:
+            near = get_close_matches(name, law | work, n=1) or [", ".join(sorted(law | work))]
+            raise ValueError(f"there is no option '{name}'; did you mean {near[0]}?")
+    sampling = Sampling(**{name: value for name, value in options.items() if name in law})
+    run = Run(**{name: value for name, value in options.items() if name in work})
+    sampling.check()
+    run.check()
+    return sampling, run
+
+
+def tokenizer_of(model: "Model", what: str) -> Tokenizer:
+    """The model's tokenizer; an error if it has none."""
+    if model.tokenizer is None:
+        raise ValueError(
+            f"this checkpoint has no tokenizer, which {what} needs: import it with --tokenizer NAME, or work with ids"
+        )
+    return model.tokenizer
+
+
+def length_of(model: "Model", length: int | None) -> int:
+    """A length that the network is made for; its longest unless given."""
+    longest = model.network.config.max_length
+    length = longest if length is None else check_integer("length", length, 1)
+    require(length <= longest, f"length must be at most {longest}, for which the network was made; got {length}")
+    return length
+
+
+def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Samples:
+    """Make all positions that are not fixed, batch by batch."""
+    sampling.check()
+    run.check()
+    length_of(model, canvas.given.shape[1])
+    canvas = canvas.to(next(model.network.parameters()).device)
+    make = _maker(model, canvas, sampling)
+    num, parts = len(canvas.given), []
+    with _evaluating(model.network):
+        for start in range(0, num, run.batch_size):
+            part = canvas.rows(slice(start, start + run.batch_size))
+            streams = Streams.spawn(run.seed, len(part.given), run.first + start)
+            parts.append(make(part, streams, run))
+    ids = torch.cat([part.ids for part in parts])
+    traces = [part.trace for part in parts if part.trace is not None]
+    return Samples(
+        ids=ids,
+        texts=decode(model.tokenizer, ids, canvas.valid) if model.tokenizer is not None else [],
+        nfe=max(part.nfe for part in parts),
+        trace=Trace.join(traces) if traces else None,
+    )
+
+
+def decode(tokenizer: Tokenizer, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None) -> list[str]:
+    """The texts, without padding and without states that the tokenizer has no token for (DUO's [PAD])."""
+    known = ids < tokenizer.vocab_size if valid is None else (ids < tokenizer.vocab_size) & valid
+    return [tokenizer.decode(row[kept].tolist()) for row, kept in zip(ids.cpu(), known.cpu(), strict=True)]
+
+
+Maker = Callable[[Canvas, Streams, Run], Generated]
+
+
+def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
+    """What turns a canvas into sequences: a diffusion step in the loop, or the autoregressive sampler."""
+    choice = Choice(sampling.temperature, sampling.top_p, sampling.top_k)
+    process = model.process
+    if process is None:
+        _check_autoregressive(canvas, sampling)
+        V = model.network.config.vocab_size
+        return lambda part, streams, run: generate_autoregressive(
+            model.network, V, part.given, part.fixed, choice, streams, run.trace, run.watch
+        )
+    step = _step(process, canvas, sampling, choice)
+    return lambda part, streams, run: generate(
+        model.network, process, step, part.given, part.fixed, part.valid, streams, run.trace, run.watch
+    )
+
+
+def _step(process: Process, canvas: Canvas, sampling: Sampling, choice: Choice) -> Step:
+    """The step that the settings ask for, checked against process and canvas before any work."""
+    if sampling.order == "confidence":
+        masked_process(process, "order='confidence'")
+        step = Confidence(sampling.num_steps, choice, sampling.block_length, sampling.threshold)
+        step.check(~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
+        return step
+    if sampling.corrector:
+        masked_process(process, "corrector")
+    return Ancestral(sampling.times, choice, sampling.greedy_last, sampling.corrector)
+
+
+def _check_autoregressive(canvas: Canvas, sampling: Sampling) -> None:
+    """A causal network goes from left to right, one call per token."""
+    prefix = canvas.fixed.cummin(1).values if canvas.fixed.numel() else canvas.fixed
+    require(
+        bool((canvas.fixed == prefix).all()) and canvas.valid is None,
+        "an autoregressive model cannot fill gaps before given tokens; use a diffusion model, or `complete`",
+    )
+    require(
+        (sampling.order, sampling.corrector, sampling.grid, sampling.greedy_last) == ("ancestral", 0, "uniform", False),
+        "order, corrector, grid and greedy_last are for diffusion models; this one is autoregressive: leave them out",
+    )
+
+
+@contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """Without dropout; the network's mode is put back."""
+    before = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(before)

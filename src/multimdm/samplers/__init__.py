@@ -1,0 +1,59 @@
+"""Samplers: one loop, and the steps that it takes. They know processes and any callable network, no network class."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multimdm.samplers.ancestral import Ancestral
+    from multimdm.samplers.autoregressive import generate_autoregressive
+    from multimdm.samplers.batch import Batch
+    from multimdm.samplers.clean import Choice, draw_clean
+    from multimdm.samplers.confidence import Confidence
+    from multimdm.samplers.corrector import most_remasked, remask_sample
+    from multimdm.samplers.grid import time_grid
+    from multimdm.samplers.loop import Generated, Moved, Step, generate
+    from multimdm.samplers.settings import Sampling
+    from multimdm.samplers.trace import Trace
+
+__all__ = [
+    "Ancestral",
+    "Batch",
+    "Choice",
+    "Confidence",
+    "Generated",
+    "Moved",
+    "Sampling",
+    "Step",
+    "Trace",
+    "draw_clean",
+    "generate",
+    "generate_autoregressive",
+    "most_remasked",
+    "remask_sample",
+    "time_grid",
+]
+
+_MODULES = {
+    "Ancestral": "ancestral",
+    "Batch": "batch",
+    "Choice": "clean",
+    "Confidence": "confidence",
+    "Generated": "loop",
+    "Moved": "loop",
+    "Sampling": "settings",
+    "Step": "loop",
+    "Trace": "trace",
+    "draw_clean": "clean",
+    "generate": "loop",
+    "generate_autoregressive": "autoregressive",
+    "most_remasked": "corrector",
+    "remask_sample": "corrector",
+    "time_grid": "grid",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import on demand: `multimdm sample --help` reads the settings and must not wait for torch."""
+    if name in _MODULES:
+        return getattr(import_module(f"multimdm.samplers.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'multimdm.samplers' has no attribute '{name}'")

@@ -1,0 +1,43 @@
+"""The sequences that are still being made, as a step sees them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from multimdm.process import Generator, Streams
+
+Network = Callable[..., Any]
+"""network(x_t, t, positions=..., valid=..., reduce=...): clean-token logits at `positions`, as `reduce` leaves them."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """States, what of them may change, what is not padding, and where randomness comes from."""
+
+    x: Int64[Tensor, "B L"]
+    free: Bool[Tensor, "B L"]
+    """Neither fixed nor padding."""
+    valid: Bool[Tensor, "B L"] | None = None
+    """What the network attends to; None is everything."""
+    generator: Generator = None
+
+    def rows(self, keep: Bool[Tensor, " B"]) -> "Batch":
+        """Some of the sequences."""
+        return Batch(
+            self.x[keep],
+            self.free[keep],
+            None if self.valid is None else self.valid[keep],
+            _rows_of(self.generator, keep),
+        )
+
+
+def _rows_of(generator: Generator, keep: Tensor) -> Generator:
+    """The streams of the sequences that stay, where they are: a stream's next number is that of its own next draw."""
+    if not isinstance(generator, Streams):
+        return generator
+    kept = Streams(generator.seeds[keep.to(generator.seeds.device)])
+    kept.draws = generator.draws
+    return kept

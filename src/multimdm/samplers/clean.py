@@ -1,0 +1,127 @@
+"""Hypotheses of the clean tokens: a draw per active position, made inside the network's head.
+
+Temperature, top-k and top-p act on the network's prediction of the clean token, as in App. (tau); what the process
+makes of the prediction comes after. For masks the prediction is the posterior, and nothing more happens. For uniform
+states it is the leave-one-out distribution, which tells what the context says, and the evidence of the current token
+joins by Bayes' rule afterwards: a temperature on the posterior would also bend the noise process, whose law is known.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from multimdm.process import Process, Time
+from multimdm.process.draws import invert_cdf, uniform
+from multimdm.samplers.batch import Batch, Network
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a clean token is chosen from logits g: softmax(g / temperature), cut to top-k, then to top-p."""
+
+    temperature: float | int = 1.0
+    """tau of App. (tau); 0 takes the most probable token."""
+    top_p: float | int = 1.0
+    """Keep the fewest most probable tokens that hold this share of the probability."""
+    top_k: int | None = None
+    """Keep this many most probable tokens."""
+    greedy: bool = False
+    """Take the most probable token of the posterior instead of drawing from it."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether nothing is drawn."""
+        return self.greedy or self.temperature == 0
+
+    def weights(self, logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
+        """The prediction up to a factor per row, in float32 or better; bfloat16 logits are widened first."""
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if self.temperature == 0:
+            best = logits.argmax(-1, keepdim=True)
+            return torch.zeros_like(logits).scatter_(-1, best, 1.0)
+        scaled = logits if self.temperature == 1 else logits / self.temperature
+        return keep_top_p(keep_top_k(torch.softmax(scaled, -1), self.top_k), self.top_p)
+
+
+def keep_top_k(weights: Float[Tensor, "n V"], k: int | None) -> Float[Tensor, "n V"]:
+    """The k largest weights of each row; the rest are zero."""
+    if k is None or k >= weights.shape[-1]:
+        return weights
+    largest = weights.topk(k, dim=-1)
+    return torch.zeros_like(weights).scatter_(-1, largest.indices, largest.values)
+
+
+def keep_top_p(weights: Float[Tensor, "n V"], p: float | int) -> Float[Tensor, "n V"]:
+    """The fewest largest weights of each row that together reach the share p of its sum; the rest are zero."""
+    if p >= 1:
+        return weights
+    ordered = torch.sort(weights, dim=-1, descending=True, stable=True)
+    running = ordered.values.double().cumsum(-1)
+    before = running - ordered.values
+    outside = before >= p * running[..., -1:]
+    outside[..., 0] = False  # rounding may not empty a row
+    return torch.zeros_like(weights).scatter_(-1, ordered.indices, ordered.values.masked_fill(outside, 0.0))
+
+
+USUAL = Choice()
+"""Draw from the prediction as it is."""
+
+
+class Hypotheses(NamedTuple):
+    """Clean tokens for the whole batch; where none was asked for, the token that is there (or the last one)."""
+
+    clean: Int64[Tensor, "B L"]
+    confidence: Float[Tensor, "B L"] | None
+    """The network's own probability of the chosen token, whatever the temperature; zero where none was asked for."""
+
+
+def draw_clean(
+    network: Network,
+    process: Process,
+    batch: Batch,
+    t: Time,
+    choice: Choice,
+    positions: Bool[Tensor, "B L"] | None = None,
+    confidence: bool = False,
+) -> Hypotheses:
+    """x_0^l ~ p^theta(x_0^l | x_t) at the active free positions (or at `positions`), by one number each.
+
+    One network call; none if no position is asked for, but `Streams` go on by one draw in either case. Only tokens
+    leave the head: no [B, L, V] table lives.
+    """
+    if positions is None:
+        positions = process.active(batch.x) & batch.free
+    u = None if choice.certain else uniform(batch.x.shape, batch.generator, batch.x.device)[positions]
+    clean = batch.x.clamp_max(process.vocab_size - 1)
+    sure = torch.zeros(clean.shape, device=clean.device) if confidence else None
+    if not bool(positions.any()):
+        return Hypotheses(clean, sure)
+    x_t = batch.x[positions]
+    times = t[:, None].expand_as(batch.x)[positions] if isinstance(t, Tensor) else None
+
+    def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
+        chosen = _choose(process, choice, logits, x_t[rows], t if times is None else times[rows], u, rows)
+        if not confidence:
+            return (chosen,)
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
+
+    result = network(batch.x, t, positions=positions, valid=batch.valid, reduce=reduce)
+    chosen, *rest = result if isinstance(result, tuple) else (result,)
+    clean[positions] = chosen
+    if sure is not None:
+        sure = sure.to(rest[0].dtype).masked_scatter(positions, rest[0])
+    return Hypotheses(clean, sure)
+
+
+def _choose(
+    process: Process, choice: Choice, logits: Tensor, x_t: Tensor, t: Time, u: Tensor | None, rows: slice
+) -> Tensor:
+    """One clean token per row of logits."""
+    if choice.temperature == 0:  # a point mass is its own posterior
+        return logits.argmax(-1)
+    weights = process.posterior_weights(choice.weights(logits), x_t, t)
+    return weights.argmax(-1) if u is None else invert_cdf(weights, u[rows])

@@ -1,0 +1,114 @@
+"""Confidence-ordered decoding: the positions that the network is surest of are revealed first, block after block.
+
+With one mask and temperature 0 this is LLaDA's low-confidence sampler. It does not reverse the process: what is
+revealed depends on the predictions, so its law is not that of ancestral sampling.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from multimdm.process import Process, Schedule
+from multimdm.process.checks import require
+from multimdm.process.draws import uniform
+from multimdm.samplers.batch import Batch, Network
+from multimdm.samplers.clean import USUAL, Choice, draw_clean
+from multimdm.samplers.loop import Moved
+from multimdm.samplers.remain import masked_process, remain_masked
+
+
+class Blocks(NamedTuple):
+    """The blocks of every sequence, counted from its first free position."""
+
+    index: Int64[Tensor, "B L"]
+    number: Int64[Tensor, " B"]
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """Reveal n positions of the current block per step, n such that the block's steps suffice; keep the rest masked.
+
+    The K steps are shared evenly among the blocks and a block's positions among its steps, with remainders to the early
+    ones. With several masks, the time t of the block is that at which the process masks the share that is masked, s
+    likewise after the step, and positions that stay masked move by the reverse kernel from t to s given that they do;
+    later blocks stay at noise. The network sees the block's t: it tells how sure the masks are that it has to read.
+    """
+
+    num_steps: int
+    """K."""
+    choice: Choice = USUAL
+    block_length: int | None = None
+    """One block for all unless given."""
+    threshold: float | int | None = None
+    """Also reveal all positions of at least this confidence; a sequence that is ahead goes on to its next block."""
+
+    revises = False
+
+    def check(self, free: Bool[Tensor, "B L"]) -> None:
+        """Every block needs a step."""
+        most = int(blocks_of(free, self.block_length).number.max())
+        require(
+            self.num_steps >= most,
+            f"steps must be at least the number of blocks, {most}; got {self.num_steps}: take longer blocks",
+        )
+
+    def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
+        """Reveal the surest hypotheses of every sequence's current block."""
+        process = masked_process(process, "confidence-ordered decoding")
+        if k == 0:
+            self.check(batch.free)
+        hidden = process.active(batch.x) & batch.free
+        blocks = blocks_of(batch.free, self.block_length)
+        current = blocks.index.masked_fill(~hidden, blocks.index.shape[1]).amin(1)
+        here = (blocks.index == current[:, None]) & batch.free
+        candidates = hidden & here
+        size, before = here.sum(1), candidates.sum(1)
+        t = time_of_share(process.schedule, before / size.double())
+        clean, confidence = draw_clean(network, process, batch, t, self.choice, candidates, confidence=True)
+        assert confidence is not None
+        reveal = self._surest(confidence, candidates, self._steps_left(current, blocks.number, k))
+        x_s = torch.where(reveal, clean, batch.x)
+        if process.num_masks > 1:
+            s = time_of_share(process.schedule, (before - reveal.sum(1)) / size.double())
+            u = uniform(x_s.shape, batch.generator, x_s.device)
+            x_s = torch.where(candidates & ~reveal, remain_masked(process, clean, batch.x, s, t, u), x_s)
+        left = (hidden & ~reveal).sum(1) / batch.free.sum(1).double()
+        return Moved(x_s, time_of_share(process.schedule, left))
+
+    def _steps_left(self, block: Tensor, number: Tensor, k: int) -> Int64[Tensor, " B"]:
+        """Steps from this one to the end of the block's share, this one included."""
+        end, start = (-(-(block + i) * self.num_steps // number) for i in (1, 0))
+        # With a threshold, steps that were saved are not spent later on.
+        return end - k if self.threshold is None else torch.minimum(end - k, end - start)
+
+    def _surest(
+        self, confidence: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"], steps_left: Int64[Tensor, " B"]
+    ) -> Bool[Tensor, "B L"]:
+        """The even share of the remaining positions, surest first (leftmost of equals), and all above the threshold."""
+        quota = -(-candidates.sum(1) // steps_left)
+        order = confidence.masked_fill(~candidates, -1.0).argsort(dim=1, descending=True, stable=True)
+        reveal = order.argsort(dim=1) < quota[:, None]
+        if self.threshold is not None:
+            reveal |= confidence >= self.threshold
+        return reveal & candidates
+
+
+def blocks_of(free: Bool[Tensor, "B L"], block_length: int | None) -> Blocks:
+    """Blocks of positions; what comes before the first free position, such as a prompt, belongs to none (index -1)."""
+    L = free.shape[1]
+    size = L if block_length is None else block_length
+    place = torch.arange(L, device=free.device).expand_as(free)
+    first = place.masked_fill(~free, L).amin(1, keepdim=True)
+    index = torch.where(place < first, -1, (place - first) // size)
+    return Blocks(index, index.masked_fill(~free, -1).amax(1) + 1)
+
+
+def time_of_share(schedule: Schedule, share: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+    """The t with 1 - alpha_t = share: the time at which the process masks this share of the positions."""
+    if schedule.kind == "linear":
+        return share
+    return (4 / math.pi * torch.asin(torch.sqrt(share / 2))).clamp_max(1.0)  # 1 - cos(pi t / 2) = 2 sin^2(pi t / 4)

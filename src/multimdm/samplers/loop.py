@@ -1,0 +1,140 @@
+"""The loop of all samplers: it starts from noise, counts network calls, keeps the trace, lets finished sequences go."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from multimdm.process import Generator, Process, Streams, Time
+from multimdm.process.checks import check_ids, check_same_shape, kind_of, require
+from multimdm.samplers.batch import Batch, Network
+from multimdm.samplers.trace import Trace
+
+Watch = Callable[[int, int, Tensor], None]
+"""Called after every step with (steps done, steps in all, states [B, L]): progress bars, streams of pictures."""
+
+
+class Moved(NamedTuple):
+    """What a step gives back."""
+
+    x: Int64[Tensor, "B L"]
+    time: Time
+    """The new time, one for all or one per sequence."""
+
+
+@runtime_checkable
+class Step(Protocol):
+    """One move of the batch towards the data, by at most one network call."""
+
+    @property
+    def num_steps(self) -> int:
+        """K: how many moves there are at most."""
+        ...
+
+    @property
+    def revises(self) -> bool:
+        """Whether a sequence without active positions may still change."""
+        ...
+
+    def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
+        """Move number k = 0 .. K-1; fixed positions stay."""
+        ...
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Finished sequences and what they cost."""
+
+    ids: Int64[Tensor, "B L"]
+    calls: Int64[Tensor, " B"]
+    """Network calls that each sequence took part in: K, or fewer if it was finished earlier."""
+    trace: Trace | None = None
+
+    @property
+    def nfe(self) -> int:
+        """Network calls one after another."""
+        return int(self.calls.max())
+
+
+@torch.no_grad()
+def generate(
+    network: Network,
+    process: Process,
+    step: Step,
+    given: Int64[Tensor, "B L"],
+    fixed: Bool[Tensor, "B L"] | None = None,
+    valid: Bool[Tensor, "B L"] | None = None,
+    generator: Generator = None,
+    trace: bool = False,
+    watch: Watch | None = None,
+) -> Generated:
+    """x_{t_K} ~ prior, then x_{t_{k-1}} from x_{t_k} by `step`, K times at most. Algs. (sampling, few_step_generation).
+
+    Ids of `given` are kept where `fixed` says so and where `valid` says padding; all other positions are made. With
+    `Streams` (which then serve this call alone) a sequence's result does not depend on its neighbours.
+    """
+    free = _free(process, given, fixed, valid, generator)
+    x = torch.where(free, process.prior(given.shape, generator, given.device), given)
+    batch, place = Batch(x, free, valid, generator), torch.arange(len(x), device=x.device)
+    ids, calls = x.clone(), torch.zeros(len(x), dtype=torch.long, device=x.device)
+    states, times = [x], [torch.ones(len(x), dtype=torch.float64, device=x.device)]
+    for k in range(step.num_steps):
+        going = (process.active(batch.x) & batch.free).any(1) | step.revises
+        if not bool(going.all()):
+            batch, place = batch.rows(going), place[going]
+        time = torch.zeros_like(times[0])
+        if len(place):
+            counted = _Counted(network)
+            moved = step(counted, process, batch, k)
+            batch = Batch(moved.x, batch.free, batch.valid, batch.generator)
+            ids[place], time[place] = moved.x, torch.as_tensor(moved.time, dtype=time.dtype, device=time.device)
+            calls[place] += counted.calls
+        if trace:
+            states.append(ids.clone())
+            times.append(time)
+        if watch is not None:
+            watch(k + 1, step.num_steps, ids)
+    return Generated(ids, calls, Trace(torch.stack(states), torch.stack(times)) if trace else None)
+
+
+class _Counted:
+    """The network, with a count of its calls."""
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.calls = network, 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.calls += 1
+        return self.network(*arguments, **named)
+
+
+def _free(
+    process: Process, given: Tensor, fixed: Tensor | None, valid: Tensor | None, generator: Generator
+) -> Bool[Tensor, "B L"]:
+    """The positions to be made; errors for what does not fit together."""
+    check_ids("given", given, process.num_states)
+    require(
+        given.ndim == 2 and given.numel() > 0,
+        f"given must be a table [B, L] with at least one position; got shape {list(given.shape)}",
+    )
+    free = torch.ones_like(given, dtype=torch.bool)
+    for name, mask, meaning in (("fixed", fixed, False), ("valid", valid, True)):
+        if mask is not None:
+            require(mask.dtype == torch.bool, f"{name} must be a bool tensor; got {kind_of(mask)}")
+            check_same_shape(name, mask, "given", given)
+            free &= mask == meaning
+    strangers = int((~free & ((given < 0) | (given >= process.vocab_size))).sum())
+    require(
+        strangers == 0,
+        f"given must hold clean tokens, 0..{process.vocab_size - 1}, where it is fixed or padding; "
+        f"it does not at {strangers} positions",
+    )
+    require(
+        not isinstance(generator, Streams) or len(generator) == len(given),
+        f"generator must have one stream per sequence, {len(given)}; "
+        f"got {len(generator) if isinstance(generator, Streams) else 0}",
+    )
+    return free

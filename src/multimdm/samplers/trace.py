@@ -1,0 +1,38 @@
+"""What a sampler did, step by step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from multimdm.process import MultiMask, Process
+
+CLEAN, DESIGNATED, OTHER = 0, 1, 2
+"""What a state can be, for pictures."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The states of every step, the noise first and the result last."""
+
+    states: Int64[Tensor, "times B L"]
+    times: Float[Tensor, "times B"]
+    """The time of each state; 0 for sequences that are finished."""
+
+    def kinds(self, process: Process) -> Int64[Tensor, "times B L"]:
+        """CLEAN, DESIGNATED or OTHER: whether a state is clean, the mask of what its position came to be, or another.
+
+        Without masks, CLEAN is the final token and OTHER any other.
+        """
+        final = self.states[-1].expand_as(self.states)
+        if not isinstance(process, MultiMask):
+            return torch.where(self.states == final, CLEAN, OTHER)
+        masked = torch.where(self.states == process.designated_mask(final), DESIGNATED, OTHER)
+        return torch.where(process.active(self.states), masked, CLEAN)
+
+    @classmethod
+    def join(cls, parts: Sequence["Trace"]) -> "Trace":
+        """Traces of several batches as one."""
+        return cls(torch.cat([p.states for p in parts], dim=1), torch.cat([p.times for p in parts], dim=1))

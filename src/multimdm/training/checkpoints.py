@@ -1,0 +1,141 @@
+"""Checkpoints of a run: directories that are whole or not there, and are checked before they are believed.
+
+step-00000500/
+  model/                 the model as `multimdm.load` reads it (the moving average, if there is one)
+  training.safetensors   the weights themselves and the optimiser's state
+  training.json          step, recipe, and size and sha256 of every file
+"""
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from multimdm.data.directories import whole_directory
+from multimdm.pipeline import Model, load
+from multimdm.pipeline.files import read_json, read_safetensors
+
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"step-(\d{8,})")
+_ABOUT = "training.json"
+_TENSORS = "training.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that was found whole."""
+
+    path: Path
+    step: int
+    recipe: dict[str, Any]
+    """As plain data."""
+
+    def model(self) -> Model:
+        """The model, with the averaged weights if there are any."""
+        return load(self.path / "model")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the optimiser needs to go on."""
+        return read_safetensors(self.path / _TENSORS)
+
+
+class Checkpoints:
+    """The checkpoints of one run, of which the last few are kept."""
+
+    def __init__(self, directory: Path, keep: int) -> None:
+        self.directory, self._keep = directory, keep
+
+    def save(self, step: int, model: Model, tensors: Mapping[str, Tensor], recipe: dict[str, Any]) -> Path:
+        """Write one; then, and only then, remove those that are too old."""
+        target = self.directory / f"step-{step:08d}"
+        try:
+            with whole_directory(target) as partial:
+                model.save(partial / "model")
+                save_file(dict(tensors), partial / _TENSORS)
+                about = {"format": 1, "step": step, "recipe": recipe, "files": _describe(partial)}
+                (partial / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+                _to_disk(partial)
+        except Exception as error:  # safetensors has errors of its own for a full disk
+            kept = self._steps()
+            last = f"the last good one is {self.directory / kept[-1]}" if kept else "there is none yet"
+            raise OSError(f"could not save the checkpoint of step {step} in {target}: {error}; {last}") from error
+        self._remove_old()
+        return target
+
+    def latest(self) -> Checkpoint | None:
+        """The newest that is whole; damaged ones are named in a warning and passed over."""
+        for name in reversed(self._steps()):
+            try:
+                return open_checkpoint(self.directory / name)
+            except (ValueError, OSError) as error:
+                _log.warning("checkpoint %s is damaged and is passed over: %s", self.directory / name, error)
+        return None
+
+    def _steps(self) -> list[str]:
+        """Names, oldest first."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(
+            (p.name for p in self.directory.iterdir() if p.is_dir() and _NAME.fullmatch(p.name)), key=_step_of
+        )
+
+    def _remove_old(self) -> None:
+        for name in self._steps()[: -self._keep]:
+            (self.directory / name).rename(self.directory / f".{name}.removed")  # never half of one under its name
+        for doomed in self.directory.glob(".step-*.removed"):
+            shutil.rmtree(doomed, ignore_errors=True)
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint, after every file has been compared with what was written."""
+    about = read_json(path / _ABOUT)
+    try:
+        step, recipe, files = int(about["step"]), dict(about["recipe"]), dict(about["files"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path / _ABOUT} is not the account of a checkpoint") from None
+    for name, expected in files.items():
+        file = path / name
+        if not file.is_file():
+            raise ValueError(f"{file} is missing")
+        size = file.stat().st_size
+        if size != expected["bytes"]:
+            raise ValueError(f"{file} has {size:,} bytes instead of {expected['bytes']:,}")
+        if _sha256(file) != expected["sha256"]:
+            raise ValueError(f"{file} is not what was written: its sha256 differs")
+    return Checkpoint(path, step, recipe)
+
+
+def _describe(directory: Path) -> dict[str, dict[str, Any]]:
+    """Size and hash of every file."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _to_disk(directory: Path) -> None:
+    """A rename can outlive a power cut that the data do not."""
+    for path in [*directory.rglob("*"), directory]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _step_of(name: str) -> int:
+    match = _NAME.fullmatch(name)
+    assert match is not None
+    return int(match[1])

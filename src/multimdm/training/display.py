@@ -1,0 +1,72 @@
+"""Progress of a run: a live line on a terminal, plain lines elsewhere."""
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Display:
+    """What the person at the terminal sees; silent on all ranks but the main one."""
+
+    def __init__(self, name: str, step: int, steps: int, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
+        self._name, self._first, self._steps = name, step, steps
+        self._start = self._last_line = time.monotonic()
+        self._progress: Progress | None = None
+        if self._console.is_terminal and not quiet:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=20),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[numbers]}"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+            )
+            self._progress = Progress(*columns, console=self._console)
+            self._task = self._progress.add_task(name, total=steps, completed=step, numbers="")
+            self._progress.start()
+
+    def advance(self, step: int) -> None:
+        """So many steps are done."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=step)
+
+    def show(self, step: int, numbers: dict[str, Any]) -> None:
+        """New numbers."""
+        text = _one_line(numbers)
+        if self._progress is not None:
+            self._progress.update(self._task, completed=step, numbers=text)
+            return
+        now = time.monotonic()
+        if now - self._last_line >= _SECONDS_BETWEEN_LINES or step == self._steps:
+            self._last_line = now
+            left = (now - self._start) / max(1, step - self._first) * (self._steps - step)
+            self._console.print(f"{self._name}  {step:,}/{self._steps:,}  {text}  {_clock(left)} left", markup=False)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, markup=False)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _one_line(numbers: dict[str, Any]) -> str:
+    parts = [f"loss {numbers['loss']:.4f}"]
+    if numbers.get("identification"):
+        parts.append(f"= {numbers['reconstruction']:.4f} + {numbers['identification']:.4f}")
+    parts.append(f"{numbers['tokens_per_second']:,.0f} tokens/s")
+    return "  ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

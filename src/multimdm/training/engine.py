@@ -1,0 +1,203 @@
+"""Devices, ranks, precision and sharding: all that accelerate and torch.distributed do for the loop is in this file.
+
+The loop sees one network that it calls, and sums over ranks. Started by torchrun or accelerate launch there are several
+ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe says.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from multimdm.models import DiT
+from multimdm.training.settings import TrainSettings
+
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+"""What AdamW remembers of a weight."""
+
+
+class Engine:
+    """A network where it is to be trained, its optimiser, and the ranks that train it."""
+
+    def __init__(self, network: DiT, train: TrainSettings) -> None:
+        _join_ranks()
+        # Precision is set by the recipe, below. Without cpu=True accelerate does not see that CPU ranks are several.
+        self._accelerator = Accelerator(mixed_precision="no", cpu=not torch.cuda.is_available())
+        self.device = self._accelerator.device
+        self.rank, self.ranks = self._accelerator.process_index, self._accelerator.num_processes
+        self.is_main = self._accelerator.is_main_process
+        if self.ranks != int(os.environ.get("WORLD_SIZE", "1")):
+            raise RuntimeError(f"torchrun started {os.environ['WORLD_SIZE']} ranks, but accelerate sees {self.ranks}")
+        self.bfloat16 = train.precision == "bfloat16" or (
+            train.precision == "auto" and self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        )
+        self.network = network.to(self.device).train()
+        self.network.recompute = train.recompute
+        if train.compile:
+            for block in self.network.blocks:
+                block.compile()
+        self.sharded = train.strategy == "fsdp" and self.ranks > 1
+        self._callable: Any = self.network
+        if self.sharded:
+            mesh = init_device_mesh(self.device.type, (self.ranks,))
+            for block in self.network.blocks:
+                fully_shard(block, mesh=mesh)
+            fully_shard(self.network, mesh=mesh)
+        elif self.ranks > 1:
+            self._callable = self._accelerator.prepare_model(self.network)
+        self.names = [name for name, _ in self.network.named_parameters()]
+        self.weights = list(self.network.parameters())
+        self.optimizer = torch.optim.AdamW(
+            self.weights,
+            lr=train.learning_rate,
+            betas=train.betas,
+            weight_decay=train.weight_decay,
+            fused=not self.sharded,
+        )
+
+    # ---------------------------------------------------------------- a step
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the network in the precision of the run."""
+        with self._autocast():
+            return self._callable(*args)
+
+    def evaluated(self, *args: Any) -> Any:
+        """Run it without the machinery that waits for a backward pass."""
+        with self._autocast():
+            return self.network(*args)
+
+    def _autocast(self) -> Any:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
+
+    @contextmanager
+    def accumulating(self, last: bool) -> Iterator[None]:
+        """Ranks exchange gradients in the last backward pass of a step only."""
+        if self.sharded:
+            assert isinstance(self.network, FSDPModule)
+            self.network.set_requires_gradient_sync(last)
+        quiet = isinstance(self._callable, DistributedDataParallel) and not last
+        with self._callable.no_sync() if quiet else nullcontext():
+            yield
+
+    def backward(self, loss: Tensor) -> None:
+        """Add to the gradients. They are means over ranks, so a sum over ranks needs a factor `ranks`."""
+        self._accelerator.backward(loss)
+
+    def gradient_norm(self, clip: float | None) -> float:
+        """The norm of the gradient before it is clipped."""
+        norm = torch.nn.utils.clip_grad_norm_(self.weights, torch.inf if clip is None else clip)
+        return float(full(norm))
+
+    def update(self, rate: float) -> None:
+        """One step of the optimiser."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Without dropout and gradients. Shards that were gathered are given up before and after weights change."""
+        self.network.eval()
+        self._reshard()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self._reshard()
+            self.network.train()
+
+    def _reshard(self) -> None:
+        for module in self.network.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+    # ----------------------------------------------------------------- ranks
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Over ranks; on the CPU."""
+        if self.ranks > 1:
+            x = x.to(self.device, copy=True)
+            dist.all_reduce(x)
+        return x.cpu()
+
+    def agree(self, value: Any) -> Any:
+        """The main rank's value, on all ranks."""
+        if self.ranks == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, device=self.device)
+        return box[0]
+
+    def close(self) -> None:
+        """Leave the group of ranks."""
+        if self.ranks > 1:
+            self._accelerator.end_training()
+
+    # ----------------------------------------------------------------- state
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything the optimiser knows, and the weights; whole, on the CPU. All ranks must ask."""
+        tensors = {f"weights.{name}": x for name, x in zip(self.names, self.weights, strict=True)}
+        for name, weight in zip(self.names, self.weights, strict=True):
+            for moment in _MOMENTS:
+                tensors[f"{moment}.{name}"] = self.optimizer.state[weight][moment]
+        return {name: full(x.detach()).cpu() for name, x in tensors.items()}
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave."""
+        for name, weight in zip(self.names, self.weights, strict=True):
+            weight.copy_(like(tensors[f"weights.{name}"], weight))
+            self.optimizer.state[weight] = {
+                moment: like(tensors[f"{moment}.{name}"], weight) for moment in _MOMENTS[:2]
+            } | {"step": tensors[f"step.{name}"].to(self.device if self.device.type == "cuda" else "cpu")}
+
+    def whole_network(self, weights: Sequence[Tensor]) -> DiT:
+        """A network on the CPU with these weights (the average, say) in place of its own. All ranks must ask."""
+        state = {name: x.detach().cpu() for name, x in self.network.named_buffers()}
+        state |= {name: full(x.detach()).cpu() for name, x in zip(self.names, weights, strict=True)}
+        network = DiT(self.network.config)
+        network.load_state_dict({name: state[name] for name in network.state_dict()})
+        return network.eval()
+
+
+def _join_ranks() -> None:
+    """Meet the other ranks, if torchrun started several.
+
+    Processes that torchrun starts again after a death find the old ones' addresses in its store and wait for them for
+    ever; so every attempt has its own corner of the store.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        return
+    store, rank, ranks = next(rendezvous("env://"))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(backend, store=PrefixStore(f"attempt {attempt}", store), rank=rank, world_size=ranks)
+
+
+def full(x: Tensor) -> Tensor:
+    """All of a tensor that may be spread over ranks."""
+    return x.full_tensor() if isinstance(x, DTensor) else x
+
+
+def like(whole: Tensor, weight: Tensor) -> Tensor:
+    """A whole tensor, spread over ranks as `weight` is."""
+    whole = whole.to(weight.device)
+    if not isinstance(weight, DTensor):
+        return whole.clone()
+    return distribute_tensor(whole, weight.device_mesh, weight.placements, src_data_rank=None)

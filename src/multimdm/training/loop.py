@@ -1,0 +1,326 @@
+"""The loop: every system is trained, validated, sampled and saved here."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from multimdm.data.prepared import Example
+from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums, validation_times
+from multimdm.objectives import Batch, Objective, stratified_times
+from multimdm.pipeline import Model
+from multimdm.process import Streams, debug_checks
+from multimdm.training.checkpoints import Checkpoint, Checkpoints
+from multimdm.training.display import Display
+from multimdm.training.ema import Ema
+from multimdm.training.engine import Engine, like
+from multimdm.training.parts import Parts
+from multimdm.training.rates import learning_rate
+from multimdm.training.recipes import dump_recipe
+from multimdm.training.records import Records
+from multimdm.training.resuming import Resume, check_same_run, find_checkpoint
+from multimdm.training.seeds import derive
+from multimdm.training.settings import TrainingRecipe
+from multimdm.training.sources import Source
+
+
+@dataclass
+class Job:
+    """A model to train and all that it takes."""
+
+    name: str
+    command: str
+    """What it is called in the lineage of the model: pretrain, adapt."""
+    model: Model
+    objective: Objective
+    source: Source
+    recipe: TrainingRecipe
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run leaves."""
+
+    model: Path
+    """The directory that `multimdm.load` reads."""
+    nelbo: Nelbo | None
+    """On held-out sequences; None if there are none."""
+    seconds: dict[str, float]
+    """Where the time of this process went: data, step, validate, sample, save, log."""
+
+
+def train(job: Job, out: Path, resume: Resume = "auto", quiet: bool = False) -> Outcome:
+    """Train to the end, from the last checkpoint of an earlier attempt if there is one.
+
+    On one CPU process a resumed run continues bit for bit like one that was never stopped: whatever is random is a
+    function of the seed and the step, and everything else is in the checkpoint.
+    """
+    checkpoints = Checkpoints(out / "checkpoints", job.recipe.log.keep)
+    engine = Engine(job.model.network, job.recipe.train)
+    try:
+        found = engine.agree(find_checkpoint(checkpoints, out, resume) if engine.is_main else None)
+        with debug_checks() if job.recipe.train.anomaly_checks else nullcontext():
+            return _Run(job, out, checkpoints, engine, found, quiet).to_the_end()
+    finally:
+        engine.close()
+
+
+class _Run:
+    def __init__(
+        self, job: Job, out: Path, checkpoints: Checkpoints, engine: Engine, found: Checkpoint | None, quiet: bool
+    ) -> None:
+        self.job, self.out, self.engine, self.checkpoints = job, out, engine, checkpoints
+        self.train, self.log = job.recipe.train, job.recipe.log
+        self.recipe = dump_recipe(job.recipe)
+        self.parts = Parts(self.train.batch_size, self.train.micro_batch, engine.rank, engine.ranks)
+        self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
+        self.step, self.nelbo = 0, None
+        if found is not None:
+            self._restore(found)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.display = Display(job.name, self.step, self.train.steps, quiet or not engine.is_main)
+        self.records: Records | None = None
+        if engine.is_main:
+            self.records = Records(out, job.name, self.log, self.step, self.recipe)
+            self._record("start", ranks=engine.ranks, device=str(engine.device), strategy=self.train.strategy)
+            (out / "recipe.yaml").write_text(yaml.safe_dump(self.recipe, sort_keys=False), encoding="utf-8")
+        if found is not None:
+            self.display.say(f"{job.name}: going on from {found.path}")
+
+    def to_the_end(self) -> Outcome:
+        """Steps, and between them what the recipe asks for."""
+        try:
+            window = _Window()
+            while self.step < self.train.steps:
+                window.add(self._one_step(), self.parts.tokens)
+                self.step += 1
+                self.display.advance(self.step)
+                if self._due(self.log.every):
+                    self._report(window)
+                    window = _Window()
+                if self._due(self.log.validate_every) or self.step == self.train.steps:
+                    self.nelbo = self._validate()
+                if self._due(self.log.sample_every):
+                    self._sample()
+                if self._due(self.log.checkpoint_every):
+                    self._save()
+            return self._finish()
+        finally:
+            self.display.close()
+            if self.records is not None:
+                self.records.close()
+
+    def _due(self, every: int) -> bool:
+        return every > 0 and (self.step % every == 0 or self.step == self.train.steps)
+
+    # ------------------------------------------------------------------ a step
+
+    def _one_step(self) -> dict[str, float]:
+        """One update of the weights; the terms of its loss in nats per token."""
+        with self._timed("data"):
+            batches = list(self._batches())
+            tokens = sum(int(example.valid.sum()) for example, _ in batches)
+            tokens = int(self.engine.sum(torch.tensor(tokens))) if self.engine.ranks > 1 else tokens
+            self.parts.tokens = tokens
+        with self._timed("step"):
+            sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.float64))
+            for number, (_, batch) in enumerate(batches):
+                torch.manual_seed(derive(self.train.seed, "dropout", self.step, number, self.engine.rank))
+                with self.engine.accumulating(last=number == len(batches) - 1):
+                    result = self.job.objective(self.engine, batch)
+                    self.engine.backward(result.loss * (self.engine.ranks / tokens))
+                for name, value in {"loss": result.loss.detach(), **result.terms}.items():
+                    sums[name] = sums[name] + value.double().cpu()
+            totals = self.engine.sum(torch.stack(list(sums.values()))) / tokens
+            terms = dict(zip(sums, totals.tolist(), strict=True))
+            norm = self.engine.gradient_norm(self.train.clip)
+            self._check_finite(terms, norm)
+            rate = learning_rate(self.step, self.train)
+            self.engine.update(rate)
+            if self.ema is not None:
+                self.ema.update(self.step)
+        return {**terms, "gradient_norm": norm, "learning_rate": rate}
+
+    def _batches(self) -> Iterator[tuple[Example, Batch]]:
+        """This rank's parts of the step's global batch."""
+        device, first_of_step = self.engine.device, self.step * self.train.batch_size
+        generator = torch.Generator().manual_seed(derive(self.train.seed, "times", self.step))
+        times = stratified_times(self.train.batch_size, generator)
+        for part in self.parts:
+            example = self.job.source.train(first_of_step + part.start, len(part))
+            yield (
+                example,
+                Batch(
+                    ids=example.ids.to(device),
+                    valid=None if bool(example.valid.all()) else example.valid.to(device),
+                    times=times[part.start : part.stop],
+                    generator=Streams.spawn(derive(self.train.seed, "noise"), len(part), first_of_step + part.start),
+                    progress=self.step / self.train.steps,
+                ),
+            )
+
+    def _check_finite(self, terms: dict[str, float], norm: float) -> None:
+        if math.isfinite(terms["loss"]) and math.isfinite(norm):
+            return
+        first = self.step * self.train.batch_size
+        last = self.checkpoints.latest() if self.engine.is_main else None
+        kept = f"the last good checkpoint is {last.path}" if last is not None else "no checkpoint was made before"
+        numbers = ", ".join(f"{name} {value:g}" for name, value in {**terms, "gradient norm": norm}.items())
+        raise ValueError(
+            f"the loss is not a number in step {self.step + 1} (sequences {first} to "
+            f"{first + self.train.batch_size - 1} of the run): {numbers}; nothing was updated; {kept}. "
+            "A lower train.learning_rate or a smaller train.clip may help; train.anomaly_checks finds the place"
+        )
+
+    # --------------------------------------------------------- between steps
+
+    def _report(self, window: "_Window") -> None:
+        with self._timed("log"):
+            numbers = window.means()
+            self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
+            self.display.show(self.step, numbers)
+
+    def _validate(self, record: bool = True) -> Nelbo | None:
+        """The NELBO of the averaged weights on held-out sequences, shared out among ranks."""
+        source = self.job.source
+        size = self.log.validation_sequences
+        size = size if source.valid_size is None else min(size, source.valid_size)
+        if size == 0:
+            return None
+        if size < self.engine.ranks:
+            raise ValueError(f"there must be a validation sequence for each of {self.engine.ranks} ranks; got {size}")
+        with self._timed("validate"), self._averaged():
+            times = validation_times(size, self.log.validation_draws, seed=derive(0, "validation times"))
+            sums = NelboSums(torch.zeros(7, dtype=torch.float64))
+            for part, counted in self.parts.of(size):
+                example = source.valid(part.start, len(part))
+                valid = None if bool(example.valid.all()) else example.valid.to(self.engine.device)
+                streams = Streams.spawn(derive(0, "validation noise"), len(part), part.start)
+                added = nelbo_sums(
+                    self.engine.evaluated,
+                    self.job.model.process,
+                    example.ids.to(self.engine.device),
+                    valid,
+                    times[:, part.start : part.stop],
+                    streams,
+                    self.engine.network.config.vocab_size,
+                )
+                sums = sums + added if counted else sums
+            result = NelboSums(self.engine.sum(sums.values)).estimate()
+        if not record:
+            return result
+        self._record(
+            "valid",
+            nelbo=result.total,
+            reconstruction=result.reconstruction,
+            identification=result.identification,
+            standard_error=result.standard_error,
+            perplexity=result.perplexity,
+            sequences=result.sequences,
+            **({"entropy": source.entropy} if source.entropy is not None else {}),
+        )
+        self.display.say(f"{self.job.name}  {self.step:,}  {describe_nelbo(result, source.entropy)}")
+        return result
+
+    def _sample(self) -> None:
+        """A few texts of the averaged weights."""
+        with self._timed("sample"), self._averaged():
+            model = replace(self.job.model, network=self.engine.network)
+            samples = model.sample(
+                num=self.log.samples,
+                length=self.job.source.length,
+                steps=self.log.sample_steps,
+                seed=derive(self.train.seed, "samples"),
+            )
+        texts = samples.texts
+        self._record("sample", texts=texts, network_calls=samples.nfe)
+        self.display.say(f"{self.job.name}  {self.step:,}  {texts[0]}")
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        with self.engine.evaluating(), self.ema.applied() if self.ema is not None else nullcontext():
+            yield
+
+    # ------------------------------------------------------------ checkpoints
+
+    def _save(self) -> None:
+        with self._timed("save"):
+            tensors, model = self.engine.state(), self._current_model()  # all ranks take part
+            if self.engine.is_main:
+                self.checkpoints.save(self.step, model, tensors, self.recipe)
+
+    def _current_model(self) -> Model:
+        weights = self.ema.average if self.ema is not None else self.engine.weights
+        step = {"command": self.job.command, "name": self.job.name, "steps": self.step, "recipe": self.recipe}
+        network = self.engine.whole_network(weights)
+        return replace(self.job.model, network=network, lineage=(*self.job.model.lineage, step))
+
+    def _restore(self, found: Checkpoint) -> None:
+        check_same_run(found, self.recipe)
+        model = found.model()
+        if model.network.config != self.engine.network.config:
+            raise ValueError(
+                f"{found.path} holds another network: {model.network.config} instead of {self.engine.network.config}"
+            )
+        self.engine.restore(found.tensors())
+        if self.ema is not None:
+            averages = dict(model.network.named_parameters())
+            for name, average in zip(self.engine.names, self.ema.average, strict=True):
+                average.copy_(like(averages[name].detach(), average))
+        self.step = found.step
+
+    def _finish(self) -> Outcome:
+        if self.nelbo is None:  # the run had been at its end before
+            self.nelbo = self._validate(record=False)
+        target = self.out / "model"
+        model = self._current_model()
+        if self.engine.is_main:
+            model.save(target, replace=True)
+            self.display.say(f"{self.job.name}: wrote {target}")
+        return Outcome(target, self.nelbo, dict(self.seconds))
+
+    # ---------------------------------------------------------------- helpers
+
+    def _record(self, kind: str, **values: Any) -> None:
+        if self.records is not None:
+            self.records.write(kind, self.step, **values)
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[what] += time.perf_counter() - start
+
+
+class _Window:
+    """Means over the steps since the last report."""
+
+    def __init__(self) -> None:
+        self._start, self._steps, self._tokens = time.perf_counter(), 0, 0
+        self._sums: dict[str, float] = defaultdict(float)
+
+    def add(self, numbers: dict[str, float], tokens: int) -> None:
+        self._steps, self._tokens = self._steps + 1, self._tokens + tokens
+        for name, value in numbers.items():
+            self._sums[name] += value
+
+    def means(self) -> dict[str, float]:
+        seconds = max(time.perf_counter() - self._start, 1e-9)
+        means = {name: value / self._steps for name, value in self._sums.items()}
+        return {**means, "tokens_per_second": self._tokens / seconds}
+
+
+def describe_nelbo(result: Nelbo, entropy: float | None) -> str:
+    """In one line, beside the exact entropy where it is known."""
+    text = f"validation NELBO {result.total:.4f} ± {result.standard_error:.4f} nats/token"
+    if result.identification:
+        text += f" ({result.reconstruction:.4f} + {result.identification:.4f})"
+    text += f", perplexity {result.perplexity:.3f}"
+    return text if entropy is None else f"{text}; the entropy is {entropy:.4f}"

@@ -1,0 +1,118 @@
+"""Recipe files: found by path or by name, read strictly, with errors that name the key and the nearest right one."""
+
+import json
+import re
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+import multimdm
+
+Recipe = TypeVar("Recipe")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 reads 3e-4 as a string; people mean a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def recipe_directories() -> tuple[Path, ...]:
+    """Where recipes that come with the package are: in an installed package, or in a checkout."""
+    package = Path(multimdm.__file__).parent
+    return package / "recipes", package.parents[1] / "recipes"
+
+
+def find_recipe(name: str) -> Path:
+    """The file of this path, or of this name among the recipes that come with the package."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; give a recipe file, or the name of a recipe")
+    known: dict[str, Path] = {}
+    for directory in recipe_directories():
+        known |= {file.stem: file for file in sorted(directory.glob("*.yaml"))}
+    if path.stem in known and len(path.parts) == 1:
+        return known[path.stem]
+    near = get_close_matches(path.stem, known, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"those that come with the package: {', '.join(known)}"
+    raise ValueError(f"there is no recipe file '{name}'; {hint}")
+
+
+def read_recipe(path: Path, kind: type[Recipe]) -> Recipe:
+    """The recipe in a file."""
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file: {error}") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} must hold keys and values; it holds a {type(data).__name__}")
+    return parse_recipe(data, kind, str(path))
+
+
+def parse_recipe(data: dict[str, Any], kind: type[Recipe], where: str) -> Recipe:
+    """The recipe that plain data describe; an error names the key, its value and where it was read."""
+    _check_keys(data, kind, where, ())
+    try:
+        text = json.dumps(data)
+    except TypeError as error:  # YAML has dates and sets
+        raise ValueError(f"{where}: every value must be a number, text, list or mapping: {error}") from None
+    try:
+        return TypeAdapter(kind).validate_json(text)  # as JSON, where a list may be a tuple
+    except ValidationError as error:
+        raise ValueError(explain(error, where)) from None
+
+
+def dump_recipe(recipe: Any) -> dict[str, Any]:
+    """As plain data for JSON and YAML."""
+    return TypeAdapter(type(recipe)).dump_python(recipe, mode="json")
+
+
+def explain(error: ValidationError, where: str) -> str:
+    """The first complaint of a validation, in one line."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"{where}: {key} is missing"
+    value = "" if isinstance(first["input"], dict) else f"; got {first['input']!r}"
+    return f"{where}: {key + ': ' if key else ''}{message}{value}"
+
+
+def _check_keys(data: dict[str, Any], kind: Any, where: str, path: tuple[str, ...]) -> None:
+    """Complain about the first unknown key, with the nearest known one."""
+    known = {field.name: _settings_class(field.type) for field in fields(kind)}
+    for key, value in data.items():
+        if key not in known:
+            full = ".".join((*path, str(key)))
+            raise ValueError(f"{where}: there is no key '{full}'; {_nearest(str(key), known, path)}")
+        if isinstance(value, dict) and known[key] is not None:
+            _check_keys(value, known[key], where, (*path, key))
+
+
+def _nearest(key: str, known: dict[str, Any], path: tuple[str, ...]) -> str:
+    for name, inner in known.items():  # a key of a section, written outside of it
+        if inner is not None and key in {field.name for field in fields(inner)}:
+            return f"did you mean '{'.'.join((*path, name, key))}'?"
+    near = get_close_matches(key, known, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean '{'.'.join((*path, near[0]))}'?"
+    return f"the keys here are: {', '.join(known)}"
+
+
+def _settings_class(annotation: Any) -> Any:
+    """The class of a section; None for a plain value."""
+    for candidate in (annotation, *get_args(annotation)):
+        if is_dataclass(candidate):
+            return candidate
+    return None

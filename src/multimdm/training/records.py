@@ -1,0 +1,80 @@
+"""What a run writes down: metrics.jsonl always, TensorBoard unless it is turned off, Weights & Biases if asked for."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from multimdm.training.settings import LogSettings
+
+METRICS = "metrics.jsonl"
+
+
+class Records:
+    """Numbers and texts of a run, by step. A resumed run begins where its checkpoint was made: later lines are cut."""
+
+    def __init__(self, out: Path, name: str, log: LogSettings, step: int, recipe: dict[str, Any]) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self._wandb: Any = None
+        if log.wandb is not None:
+            self._wandb = _start_wandb(log.wandb, name, out, recipe)
+        self._path = out / METRICS
+        _cut_after(self._path, step)
+        self._file = self._path.open("a", encoding="utf-8")
+        self._board: Any = None
+        if log.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(out / "tensorboard"), purge_step=step + 1)
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        """One line: what kind of record it is, after how many steps, and its values."""
+        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        self._file.flush()
+        for key, value in values.items():
+            if self._board is not None:
+                if isinstance(value, int | float):
+                    self._board.add_scalar(f"{kind}/{key}", value, step)
+                elif key == "texts":
+                    self._board.add_text(kind, "\n\n".join(value), step)
+        if self._wandb is not None:
+            numbers = {f"{kind}/{key}": value for key, value in values.items() if isinstance(value, int | float)}
+            self._wandb.log(numbers, step=step)
+
+    def close(self) -> None:
+        """Flush everything."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+def read_records(out: Path, kind: str) -> list[dict[str, Any]]:
+    """All records of a kind, in order."""
+    lines = (out / METRICS).read_text(encoding="utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def _cut_after(path: Path, step: int) -> None:
+    """Drop the records of later steps, and a last line that was not finished."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError):
+            continue  # the process was killed while it wrote this line
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text("".join(kept), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _start_wandb(project: str, name: str, out: Path, recipe: dict[str, Any]) -> Any:
+    try:
+        import wandb  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ValueError("log.wandb needs the package wandb: pip install wandb, or leave log.wandb out") from None
+    return wandb.init(project=project, name=name, dir=str(out), config=recipe, id=name, resume="allow")

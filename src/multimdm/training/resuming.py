@@ -1,0 +1,54 @@
+"""Which checkpoint a run goes on from, and whether it is the same run."""
+
+from pathlib import Path
+from typing import Any
+
+from multimdm.training.checkpoints import Checkpoint, Checkpoints, open_checkpoint
+
+Resume = str
+"""`auto`: the newest whole checkpoint of the run's directory, if there is one. `never`: begin anew, where there are no
+checkpoints. Else the directory of a checkpoint."""
+
+_MAY_CHANGE = frozenset(["micro_batch", "precision", "strategy", "compile", "recompute", "anomaly_checks"])
+"""Settings of `train` that say how the work is done, not what is learnt."""
+
+
+def find_checkpoint(checkpoints: Checkpoints, out: Path, resume: Resume) -> Checkpoint | None:
+    """Where to begin; None at the beginning."""
+    if resume == "auto":
+        return checkpoints.latest()
+    if resume == "never":
+        if checkpoints.directory.is_dir() and any(checkpoints.directory.iterdir()):
+            raise ValueError(
+                f"{out} holds the checkpoints of an earlier run; go on with --resume auto, choose another --out, or "
+                "remove the directory"
+            )
+        return None
+    return open_checkpoint(Path(resume))
+
+
+def check_same_run(found: Checkpoint, recipe: dict[str, Any]) -> None:
+    """Refuse to go on with another recipe, but for what does not change what is learnt."""
+    old, new = _flat(_essential(found.recipe, recipe)), _flat(_essential(recipe, recipe))
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            raise ValueError(
+                f"{found.path} was made with {key} = {old.get(key)!r}, not {new.get(key)!r}; train the changed recipe "
+                "in another directory (--out), or resume with the old value"
+            )
+
+
+def _essential(recipe: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """The recipe without what may change. More steps may be asked for if nothing is measured against their number."""
+    train = {key: value for key, value in recipe["train"].items() if key not in _MAY_CHANGE}
+    measured = asked["train"]["decay"] != "constant" or asked.get("relaxation") or asked["identification"]["end"] > 0
+    if not measured:
+        train.pop("steps")
+    return {**{key: value for key, value in recipe.items() if key != "log"}, "train": train}
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,175 @@
+"""What a training run is made of: one schema for recipe files, the command line and checkpoints."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from multimdm.models.config import SIZES
+from multimdm.objectives.ramp import Ramp
+from multimdm.objectives.relaxation import Relaxation
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+Positive = Annotated[int, Field(gt=0)]
+NonNegative = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class DataSettings:
+    """What is trained on."""
+
+    kind: Literal["tales", "prepared"] = "tales"
+    """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote."""
+    path: str | None = None
+    """Of prepared data: the directory. If it has the folders train and valid, they are used as such."""
+    valid: str | None = None
+    """Of prepared data: another directory to validate on."""
+    length: Positive = 48
+    """Of tales: tokens per story, padding included; 48 is the least. Prepared data have their own length."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "DataSettings":
+        if self.kind == "prepared" and self.path is None:
+            raise ValueError("prepared data need a path: the directory that `multimdm prepare` wrote")
+        if self.kind == "tales" and (self.path is not None or self.valid is not None):
+            raise ValueError("path and valid are for prepared data only; kind is tales")
+        return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class NetworkSettings:
+    """The size of the network, and what it sees."""
+
+    size: Literal["tiny", "mini", "base", "small"] = "small"
+    """From a laptop's (tiny, about 1 million parameters) to the paper's (small, 170 million)."""
+    hidden_dim: Positive | None = None
+    """Instead of the size's own width."""
+    num_blocks: Positive | None = None
+    """Instead of the size's own depth."""
+    num_heads: Positive | None = None
+    """Instead of the size's own number of attention heads."""
+    cond_dim: Positive | None = None
+    """Instead of the size's own width of the time embedding."""
+    dropout: BelowOne = 0.1
+    conditioning: Literal["auto", "sigma", "time", "none"] = "auto"
+    """What the network sees of t. auto: nothing for mdlm and ar, sigma = -log(1 - t) for the others."""
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The sizes that a `DiTConfig` takes."""
+        return {name: getattr(self, name) or value for name, value in SIZES[self.size].items()}
+
+
+@dataclass(frozen=True, config=STRICT)
+class ProcessChoice:
+    """The noising process."""
+
+    num_masks: Positive = 50
+    """M, for multimdm; mdlm has one mask and duo none."""
+    rho: PositiveFloat = 1.0
+    """beta_t = alpha_t ** rho: how long a hidden token stays at its designated mask."""
+    alpha: Literal["linear", "cosine"] = "linear"
+    assignment: Literal["modulo", "random", "frequency"] = "modulo"
+    """Which mask is designated for a token: its id mod M, a random one, or such that masks are equally frequent."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class TrainSettings:
+    """How the network is trained."""
+
+    steps: Positive = 200_000
+    batch_size: Positive = 1024
+    """Sequences per step, over all ranks and all parts of gradient accumulation."""
+    micro_batch: Positive | None = None
+    """Sequences that one rank works on at once. The rest is accumulated; without it, nothing is."""
+    learning_rate: PositiveFloat = 3e-4
+    betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
+    weight_decay: NonNegativeFloat = 0.0
+    warmup: NonNegative = 2500
+    """Steps over which the learning rate grows from zero."""
+    decay: Literal["constant", "cosine"] = "constant"
+    """What follows: the same rate to the end, or half a cosine down to final_rate of it."""
+    final_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
+    clip: PositiveFloat | None = 1.0
+    """The largest norm of the gradient; longer ones are scaled down."""
+    ema: BelowOne = 0.9999
+    """Decay of the moving average of the weights, which is what is validated, sampled and saved; 0 turns it off."""
+    seed: NonNegative = 0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 arithmetic on a GPU that has it, else float32. Weights are float32 always."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """With several ranks: every rank has all weights, or a share of them (and of the optimiser's state)."""
+    compile: bool = False
+    """Compile the blocks of the network with torch.compile."""
+    recompute: bool = False
+    """Activation checkpointing: keep only the inputs of blocks for the backward pass. Less memory, more time."""
+    anomaly_checks: bool = False
+    """Check the contents of tensors in every step, to find where a number went wrong. Slow."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class LogSettings:
+    """What is written down, and how often. Nothing here changes what is learnt."""
+
+    every: Positive = 50
+    """Steps between lines of metrics."""
+    validate_every: NonNegative = 5000
+    """Steps between estimates of the NELBO on held-out sequences; 0 for the end only."""
+    validation_sequences: Positive = 1024
+    """How many of them, at most."""
+    validation_draws: Positive = 1
+    """Times that are drawn for each of them."""
+    sample_every: NonNegative = 5000
+    """Steps between generated texts; 0 for none."""
+    samples: Positive = 4
+    sample_steps: Positive = 16
+    """Network calls per generated text."""
+    checkpoint_every: Positive = 1000
+    keep: Positive = 2
+    """Checkpoints to keep."""
+    tensorboard: bool = True
+    wandb: str | None = None
+    """Name of a Weights & Biases project to log to as well."""
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class TrainingRecipe:
+    """What pretraining and adaptation share."""
+
+    data: DataSettings = DataSettings()
+    process: ProcessChoice = ProcessChoice()
+    identification: Ramp = Ramp()
+    train: TrainSettings = TrainSettings()
+    log: LogSettings = LogSettings()
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class PretrainRecipe(TrainingRecipe):
+    """A model from random weights."""
+
+    system: Literal["mdlm", "duo", "multimdm", "ar"]
+    """Masked, uniform-state or multi-mask diffusion, or an autoregressive model (a judge of texts)."""
+    network: NetworkSettings = NetworkSettings()
+    relaxation: Relaxation | None = None
+    """Duo's curriculum; without it, duo is trained on its NELBO from the start."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "PretrainRecipe":
+        if self.relaxation is not None and self.system != "duo":
+            raise ValueError(f"relaxation is duo's curriculum; the system is {self.system}")
+        return self
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class AdaptRecipe(TrainingRecipe):
+    """A multi-mask model from a masked diffusion model (MultiMDM-cont)."""
+
+    init: str
+    """The checkpoint to start from: a directory or a name on the Hub, of a network with one mask."""
+    conditioning: Literal["sigma", "time", "none"] = "sigma"
+    """What the network is to see of t from now on, if it saw nothing; it begins behind a gate at zero."""
+    dropout: BelowOne | None = None
+    """Instead of the dropout of the checkpoint."""

@@ -1,0 +1,134 @@
+"""Where training sequences come from. A sequence is named by its number in the run: nothing needs to be remembered."""
+
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from multimdm.data.prepared import Example, PreparedData
+from multimdm.data.tales import Tales
+from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tokenizer import Tokenizer
+from multimdm.process import Streams
+from multimdm.training.seeds import derive
+from multimdm.training.settings import DataSettings
+
+
+class Source(Protocol):
+    """Training and validation sequences of one length."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of the data and of every model that is trained on them."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Tokens per sequence."""
+        ...
+
+    @property
+    def valid_size(self) -> int | None:
+        """Number of validation sequences; None if there is no end of them."""
+        ...
+
+    @property
+    def entropy(self) -> float | None:
+        """The exact entropy per token in nats, where it is known: the least NELBO there can be."""
+        ...
+
+    def train(self, first: int, num: int) -> Example:
+        """The training sequences number first .. first + num - 1 of the run, through as many epochs as it takes."""
+        ...
+
+    def valid(self, first: int, num: int) -> Example:
+        """The validation sequences number first .. first + num - 1."""
+        ...
+
+    def counts(self) -> Tensor:
+        """How often each token occurs."""
+        ...
+
+
+class TalesSource:
+    """New stories without end; validation has its own."""
+
+    valid_size = None
+
+    def __init__(self, length: int, seed: int) -> None:
+        self.tales = Tales(length)
+        self.tokenizer, self.length = tales_tokenizer(self.tales), length
+        self.entropy = self.tales.entropy_per_token
+        # Runs with different seeds are validated on the same stories.
+        self._seeds = {"train": derive(seed, "tales train"), "valid": derive(0, "tales valid")}
+
+    def train(self, first: int, num: int) -> Example:
+        """Stories that occur once."""
+        return self._draw("train", first, num)
+
+    def valid(self, first: int, num: int) -> Example:
+        """Stories that are not those of training."""
+        return self._draw("valid", first, num)
+
+    def counts(self) -> Tensor:
+        """Of 10,000 stories."""
+        return torch.bincount(self._draw("valid", 0, 10_000).ids.flatten(), minlength=self.tales.vocab_size)
+
+    def _draw(self, split: str, first: int, num: int) -> Example:
+        ids = self.tales.sample(num, Streams.spawn(self._seeds[split], num, first))
+        return Example(ids, torch.ones_like(ids, dtype=torch.bool))
+
+
+class PreparedSource:
+    """Prepared data, in a new order in every epoch."""
+
+    entropy = None
+
+    def __init__(self, settings: DataSettings, seed: int) -> None:
+        assert settings.path is not None
+        root = Path(settings.path)
+        split = (root / "train").is_dir()
+        self._train = PreparedData.open(root / "train" if split else root)
+        validation = Path(settings.valid) if settings.valid is not None else root / "valid"
+        self._valid = PreparedData.open(validation) if settings.valid is not None or validation.is_dir() else None
+        self.tokenizer, self.length = self._train.tokenizer(), self._train.manifest.length
+        if self._valid is not None:
+            self._valid.check_tokenizer(self.tokenizer)
+            if self._valid.manifest.length != self.length:
+                raise ValueError(
+                    f"{validation} has sequences of {self._valid.manifest.length} tokens and {root} of {self.length}; "
+                    "prepare both with the same --length"
+                )
+        if len(self._train) == 0:
+            raise ValueError(f"{root} has no sequences to train on")
+        self.valid_size = len(self._valid) if self._valid is not None else 0
+        self._seed, self._order = seed, (-1, torch.empty(0))
+
+    def train(self, first: int, num: int) -> Example:
+        """Every sequence once per epoch."""
+        size = len(self._train)
+        numbers = torch.arange(first, first + num)
+        epochs = range(first // size, (first + num - 1) // size + 1)
+        picked = [self._permutation(epoch)[numbers[numbers // size == epoch] % size] for epoch in epochs]
+        return self._train[torch.cat(picked).numpy()]
+
+    def valid(self, first: int, num: int) -> Example:
+        """In the order of the file."""
+        assert self._valid is not None
+        return self._valid[first : first + num]
+
+    def counts(self) -> Tensor:
+        """Of the whole training split."""
+        return torch.from_numpy(self._train.counts)
+
+    def _permutation(self, epoch: int) -> Tensor:
+        if self._order[0] != epoch:
+            generator = torch.Generator().manual_seed(derive(self._seed, "order", epoch))
+            self._order = epoch, torch.randperm(len(self._train), generator=generator)
+        return self._order[1]
+
+
+def open_source(settings: DataSettings, seed: int) -> Source:
+    """The source that a recipe asks for."""
+    return TalesSource(settings.length, seed) if settings.kind == "tales" else PreparedSource(settings, seed)

@@ -1,0 +1,165 @@
+"""`multimdm pretrain` and `multimdm adapt` as they are typed."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+import multimdm
+from multimdm.cli.main import main
+from support.runs import metrics, tiny, write_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    return str(write_recipe(tmp_path / "tiny.yaml", system="mdlm"))
+
+
+def test_pretrain_then_adapt_then_resume(recipe, tmp_path, capfd):
+    out = str(tmp_path / "mdlm")
+    assert main(["pretrain", recipe, "--out", out, "--train.steps", "6"]) == 0
+    printed = capfd.readouterr()
+    assert "validation NELBO" in printed.out
+    assert "the entropy is 1.0359" in printed.out
+    data = {name: value for name, value in tiny().items() if name not in ("system", "network")}
+    adapt = tmp_path / "cont.yaml"
+    adapt.write_text(yaml.safe_dump({"init": "elsewhere", **data}))
+    arguments = ["adapt", str(adapt), "--init", f"{out}/model", "--out", str(tmp_path / "cont")]
+    assert main(arguments) == 0
+    before, after = multimdm.load(f"{out}/model"), multimdm.load(tmp_path / "cont" / "model")
+    assert after.process is not None
+    assert (after.process.num_masks, after.network.config.time_gate) == (5, True)
+    assert [step["command"] for step in after.lineage] == ["pretrain", "adapt"]
+    assert after.lineage[1]["recipe"]["init"] == f"{out}/model"
+    assert before.network.config.conditioning == "none"
+    capfd.readouterr()
+    assert main(arguments) == 0
+    assert "going on from" in capfd.readouterr().err
+
+
+def test_at_step_zero_the_adapted_model_is_the_masked_one(recipe, tmp_path):
+    """The loss of the first step is that of the masked model on the multi-mask process: reconstruction alone."""
+    from multimdm.training.building import adapt_job
+    from multimdm.training.recipes import parse_recipe
+    from multimdm.training.settings import AdaptRecipe
+
+    out = tmp_path / "mdlm"
+    assert main(["pretrain", recipe, "--out", str(out)]) == 0
+    data = {name: value for name, value in tiny().items() if name not in ("system", "network")}
+    job = adapt_job(parse_recipe({"init": str(out / "model"), **data}, AdaptRecipe, "test"), "cont")
+    old = multimdm.load(out / "model").network
+    x_0 = job.source.valid(0, 8).ids
+    t = torch.linspace(0.1, 0.9, 8, dtype=torch.float64)
+    x_t = job.model.process.corrupt(x_0, t)  # pyright: ignore[reportOptionalMemberAccess]
+    single = torch.where(x_t >= 404, 404, x_t)
+    with torch.no_grad():
+        torch.testing.assert_close(job.model.network.eval()(x_t, t), old(single, t), rtol=1e-5, atol=1e-5)
+
+
+def test_options_override_the_recipe(recipe, tmp_path):
+    out = tmp_path / "run"
+    options = ["--train.steps", "4", "--train.betas", "0.8", "0.9", "--network.num-blocks", "1", "--data.length", "50"]
+    assert main(["pretrain", recipe, "--out", str(out), *options, "--log.tensorboard"]) == 0
+    written = yaml.safe_load((out / "recipe.yaml").read_text())
+    assert written["train"]["betas"] == [0.8, 0.9]
+    assert (written["train"]["steps"], written["network"]["num_blocks"], written["data"]["length"]) == (4, 1, 50)
+    assert [record["step"] for record in metrics(out)] == [1, 2, 3, 4]
+    assert list((out / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give a recipe first: multimdm pretrain RECIPE"),
+        (["--train.steps", "5"], "give a recipe first"),
+        (["nowhere.yaml"], "there is no recipe file 'nowhere.yaml'"),
+        (["RECIPE", "--data.kind", "prepared", "--data.path", "nowhere"], "nowhere"),
+        (["RECIPE", "--network.hidden-dim", "15"], "hidden_dim must be a multiple of num_heads; got 15 and 2"),
+        (["RECIPE", "--data.length", "20"], "length must be at least"),
+        (["RECIPE", "--train.micro-batch", "3"], "train.micro_batch must divide the 8 sequences"),
+        (["RECIPE", "--resume", "nowhere"], "nowhere"),
+        (["RECIPE", "--log.wandb", "project"], "pip install wandb"),
+    ],
+)
+def test_clear_errors(arguments, message, recipe, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = [recipe if argument == "RECIPE" else argument for argument in arguments]
+    assert main(["pretrain", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("multimdm pretrain:")
+    assert message in error
+    assert not list(tmp_path.glob("runs/*/checkpoints/*"))
+
+
+@pytest.mark.parametrize("option", ["--train.stpes", "--trian.steps"])
+def test_a_misspelt_option_names_the_nearest(option, recipe, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", recipe, option, "5"])
+    assert stop.value.code == 2
+    assert "--train.steps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--train.learning-rate", "-1"], ["learning_rate", "greater than 0", "-1"]),
+        (["--data.kind", "prepared"], ["prepared data need a path"]),
+        (["--train.steps", "many"], ["--train.steps", "many"]),
+    ],
+)
+def test_a_wrong_value_of_an_option(options, words, recipe, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", recipe, *options])
+    assert stop.value.code == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert all(word in error for word in words), error
+
+
+@pytest.mark.parametrize("command", ["pretrain", "adapt"])
+def test_help_is_for_newcomers(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for word in ("Example: multimdm", "RECIPE", "--train.steps", "--resume", "--train.learning-rate"):
+        assert word in text
+
+
+def test_adapting_needs_a_masked_model_with_one_mask(tmp_path, capsys):
+    multi = write_recipe(tmp_path / "multi.yaml")
+    assert main(["pretrain", str(multi), "--out", str(tmp_path / "multi"), "--train.steps", "1"]) == 0
+    data = {name: value for name, value in tiny().items() if name not in ("system", "network")}
+    adapt = tmp_path / "cont.yaml"
+    adapt.write_text(yaml.safe_dump({"init": str(tmp_path / "multi" / "model"), **data}))
+    assert main(["adapt", str(adapt)]) == 2
+    assert "init must be a masked diffusion model with one mask" in capsys.readouterr().err
+    assert main(["adapt", str(adapt), "--init", str(tmp_path / "nowhere")]) == 2
+    adapt.write_text(yaml.safe_dump(data))
+    assert main(["adapt", str(adapt)]) == 2
+    assert "init is missing" in capsys.readouterr().err
+
+
+def test_own_text_in_two_commands(tmp_path, capsys, monkeypatch):
+    """`captions-mdlm` as its comment says, at a tiny size."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "captions.txt").write_text("".join(f"a dog number {i} runs over the grass\n" for i in range(200)))
+    prepare = ["captions.txt", "--tokenizer", "bpe:300", "--layout", "padded", "--length", "32"]
+    assert main(["prepare", *prepare, "--valid-fraction", "0.1", "--out", "data/captions"]) == 0
+    small = [
+        "--network.hidden-dim",
+        "16",
+        "--network.num-blocks",
+        "1",
+        "--network.num-heads",
+        "2",
+        "--train.steps",
+        "3",
+    ]
+    assert main(["pretrain", "captions-mdlm", *small, "--train.batch-size", "4"]) == 0
+    assert "validation NELBO" in capsys.readouterr().out
+    model = multimdm.load("runs/captions-mdlm/model")
+    assert model.tokenizer is not None
+    assert "dog" in model.tokenizer.decode(model.tokenizer.encode("a dog"))
+    record = json.loads((tmp_path / "runs/captions-mdlm/metrics.jsonl").read_text().splitlines()[0])
+    assert record["kind"] == "start"

@@ -1,0 +1,102 @@
+"""The NELBO: unbiased, its error honest, the exact entropy for the exact prediction."""
+
+import math
+
+import pytest
+import torch
+
+from multimdm.evaluation.nelbo import NelboSums, nelbo_sums, validation_times
+from multimdm.models import DiT, DiTConfig
+from multimdm.objectives import Batch, Elbo, NextToken
+from multimdm.process import MultiMask, Streams, Uniform
+
+V, L = 6, 5
+
+
+class Oracle:
+    """The exact prediction for independent tokens with one law: their law itself (for masks, over the tokens alike)."""
+
+    def __init__(self, law: torch.Tensor) -> None:
+        self.logits = law.log()
+
+    def __call__(self, x_t, t, positions, valid, reduce):
+        return reduce(self.logits.expand(int(positions.sum()), -1), slice(None))
+
+
+@pytest.mark.parametrize("process", [MultiMask(V, 1), Uniform(V)], ids=["mdlm", "uniform"])
+def test_the_exact_prediction_gives_the_entropy(process):
+    law = torch.softmax(torch.randn(V, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0)
+    ids = torch.multinomial(law, 4000 * L, replacement=True, generator=torch.Generator().manual_seed(1)).view(4000, L)
+    times = validation_times(4000, 4, seed=2)
+    result = nelbo_sums(Oracle(law), process, ids, None, times, Streams.spawn(3, 4000)).estimate()
+    entropy = -float((law * law.log()).sum())
+    assert result.standard_error < 0.03
+    assert abs(result.total - entropy) < 4 * result.standard_error
+    assert (result.sequences, result.tokens) == (4000, 4000 * L)
+    assert result.perplexity == pytest.approx(math.exp(result.total))
+
+
+def _network(num_masks: int, causal: bool = False) -> DiT:
+    torch.manual_seed(0)
+    net = DiT(DiTConfig(V, num_masks, hidden_dim=8, num_blocks=1, num_heads=2, cond_dim=4, causal=causal))
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return net.double().eval()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("process", [MultiMask(V, 3), Uniform(V)], ids=["multimask", "uniform"])
+def test_it_is_what_training_minimises(process, padded):
+    net, ids = _network(process.num_masks), torch.randint(0, V, (7, L))
+    valid = torch.arange(L) < torch.tensor([5, 1, 2, 5, 4, 3, 5])[:, None] if padded else None
+    times = torch.linspace(0.1, 0.9, 7, dtype=torch.float64)
+    result = nelbo_sums(net, process, ids, valid, times[None], Streams.spawn(1, 7)).estimate()
+    loss = Elbo(process)(net, Batch(ids, valid, times, Streams.spawn(1, 7), 1.0)).loss.detach()
+    tokens = 7 * L if valid is None else int(valid.sum())
+    assert result.total == pytest.approx(float(loss) / tokens, rel=1e-9)
+    assert result.tokens == tokens
+
+
+def test_an_autoregressive_model_has_an_exact_value():
+    net, ids = _network(1, causal=True), torch.randint(0, V, (7, L))
+    zero = torch.zeros(3, 7, dtype=torch.float64)
+
+    def network(shown, t, positions, valid, reduce):
+        return net(shown, torch.zeros((), dtype=torch.float64), positions, valid, reduce)
+
+    result = nelbo_sums(network, None, ids, None, zero, Streams.spawn(0, 7), start_symbol=V).estimate()
+    loss = NextToken(V)(network, Batch(ids, None, zero[0], Streams.spawn(0, 7), 1.0)).loss.detach()
+    assert result.total == pytest.approx(float(loss) / (7 * L), rel=1e-9)
+    with pytest.raises(ValueError, match="start_symbol must be given"):
+        nelbo_sums(network, None, ids, None, zero, Streams.spawn(0, 7))
+
+
+def test_parts_add_up():
+    net, process, ids = _network(3), MultiMask(V, 3), torch.randint(0, V, (8, L))
+    times = validation_times(8, 2, seed=0)
+    whole = nelbo_sums(net, process, ids, None, times, Streams.spawn(1, 8))
+    parts = NelboSums(torch.zeros(7, dtype=torch.float64))
+    for start in (0, 3):
+        stop = start + 3 if start == 0 else 8
+        streams = Streams.spawn(1, stop - start, start)
+        parts = parts + nelbo_sums(net, process, ids[start:stop], None, times[:, start:stop], streams)
+    torch.testing.assert_close(whole.values, parts.values, rtol=1e-10, atol=1e-10)
+
+
+def test_the_error_of_a_ratio_is_that_of_resampling():
+    """Sequences of different lengths: the stated error agrees with the spread over resampled sets."""
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(1, 20, (400,), generator=generator).double()
+    total = tokens * 1.5 + torch.randn(400, generator=generator, dtype=torch.float64) * tokens.sqrt()
+
+    def sums(index: torch.Tensor) -> NelboSums:
+        x, n = total[index], tokens[index]
+        return NelboSums(
+            torch.stack(
+                [x.sum(), x.new_zeros(()), (x**2).sum(), (x * n).sum(), (n**2).sum(), n.sum(), x.new_tensor(len(x))]
+            )
+        )
+
+    resampled = [sums(torch.randint(0, 400, (400,), generator=generator)).estimate().total for _ in range(2000)]
+    spread = torch.tensor(resampled).std()
+    assert sums(torch.arange(400)).estimate().standard_error == pytest.approx(float(spread), rel=0.08)

@@ -1,0 +1,90 @@
+"""Small training runs, in this process and in others."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from multimdm.training.building import pretrain_job
+from multimdm.training.loop import Job
+from multimdm.training.recipes import parse_recipe
+from multimdm.training.settings import PretrainRecipe
+
+TINY: dict[str, Any] = {
+    "system": "multimdm",
+    "data": {"kind": "tales"},
+    "network": {"size": "tiny", "hidden_dim": 16, "num_blocks": 2, "num_heads": 2, "cond_dim": 8, "dropout": 0.1},
+    "process": {"num_masks": 5},
+    "identification": {"start": 0.2, "end": 0.8},
+    "train": {"steps": 12, "batch_size": 8, "learning_rate": 0.01, "warmup": 3, "decay": "cosine", "ema": 0.9},
+    "log": {
+        "every": 1,
+        "validate_every": 6,
+        "validation_sequences": 8,
+        "sample_every": 0,
+        "checkpoint_every": 3,
+        "keep": 2,
+        "tensorboard": False,
+    },
+}
+
+
+def tiny(**sections: Any) -> dict[str, Any]:
+    """The tiny recipe with some keys of some sections changed."""
+    data = json.loads(json.dumps(TINY))
+    for name, value in sections.items():
+        data[name] = {**data.get(name, {}), **value} if isinstance(value, dict) else value
+    return data
+
+
+def tiny_job(name: str = "tiny", **sections: Any) -> Job:
+    """A job of the tiny recipe."""
+    return pretrain_job(parse_recipe(tiny(**sections), PretrainRecipe, "test"), name)
+
+
+def write_recipe(path: Path, **sections: Any) -> Path:
+    """The tiny recipe as a file."""
+    path.write_text(yaml.safe_dump(tiny(**sections)), encoding="utf-8")
+    return path
+
+
+def environment() -> dict[str, str]:
+    """Of a child process: one thread, so that sums are the same in all of them."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def start(arguments: list[str], ranks: int = 1, restarts: int = 0) -> subprocess.Popen:
+    """Start `multimdm` with these arguments, under torchrun if there are several ranks."""
+    command = [sys.executable]
+    if ranks > 1:
+        command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        command += [f"--max-restarts={restarts}"]
+    command += ["-m", "multimdm", *arguments]
+    return subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+
+
+def finish(process: subprocess.Popen, seconds: float = 240) -> str:
+    """Wait for the end; what was printed. A failure shows it."""
+    output, _ = process.communicate(timeout=seconds)
+    assert process.returncode == 0, output
+    return output
+
+
+def metrics(out: Path, kind: str = "train") -> list[dict[str, Any]]:
+    """The records of a run without those that tell of the clock."""
+    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [record for record in map(json.loads, lines) if record["kind"] == kind]
+    return [
+        {k: v for k, v in record.items() if k not in ("kind", "tokens_per_second", "seconds")} for record in records
+    ]
+
+
+def weights(out: Path) -> bytes:
+    """The final model's tensors, as they are on disk."""
+    return (out / "model" / "model.safetensors").read_bytes()

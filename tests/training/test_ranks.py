@@ -1,0 +1,85 @@
+"""Two ranks give the losses of one process with the same global batch; a rank that dies is replaced. Real processes."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from multimdm import load
+from support.runs import finish, metrics, start, write_recipe
+
+# Dropout differs between ranks by necessity; everything else is a function of the step and the sequence.
+SECTIONS = {"network": {"dropout": 0.0}, "log": {"sample_every": 12, "samples": 2, "sample_steps": 2}}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    recipe = write_recipe(folder / "tiny.yaml", **SECTIONS)
+    finish(start(["pretrain", str(recipe), "--out", str(folder / "run")]))
+    return folder / "run"
+
+
+def _same(out: Path, reference: Path, tolerance: float = 2e-4) -> None:
+    for kind in ("train", "valid"):
+        ours, theirs = metrics(out, kind), metrics(reference, kind)
+        assert len(ours) == len(theirs) > 0
+        for one, other in zip(ours, theirs, strict=True):
+            assert one == pytest.approx(other, rel=tolerance), one
+    assert metrics(out, "sample") == metrics(reference, "sample")
+    expected = load(reference / "model").network.state_dict()
+    for name, tensor in load(out / "model").network.state_dict().items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-3, atol=1e-3, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [("ddp", []), ("fsdp", []), ("ddp", ["--train.micro-batch", "2"]), ("fsdp", ["--train.micro-batch", "2"])],
+)
+def test_two_ranks_are_one_process(strategy, options, tmp_path, alone):
+    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
+    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--train.strategy", strategy, *options]
+    finish(start(arguments, ranks=2))
+    assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2]
+    _same(tmp_path / "run", alone)
+
+
+def test_the_number_of_ranks_may_change_on_resuming(tmp_path, alone):
+    """Six steps on two sharded ranks, the rest on one process."""
+    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
+    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run")]
+    process = start([*arguments, "--train.strategy", "fsdp", "--log.checkpoint-every", "6"], ranks=2)
+    while not (tmp_path / "run" / "checkpoints" / "step-00000006").is_dir() and process.poll() is None:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    output = finish(start(arguments))
+    assert "going on from" in output
+    assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2, 1]
+    _same(tmp_path / "run", alone)
+
+
+def test_a_dead_rank_is_replaced_and_the_run_goes_on(tmp_path, alone):
+    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
+    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--log.checkpoint-every", "1"]
+    process = start(arguments, ranks=2, restarts=1)
+    while not (tmp_path / "run" / "checkpoints" / "step-00000002").is_dir():
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    os.kill(_rank(process.pid, 1), signal.SIGKILL)
+    output = finish(process)
+    assert "going on from" in output
+    assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2, 2]
+    _same(tmp_path / "run", alone)
+
+
+def _rank(launcher: int, rank: int) -> int:
+    """The process of a rank, among the children of torchrun."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    for child in children:
+        if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+            return int(child)
+    raise AssertionError(f"no child of {launcher} has rank {rank}: {children}")

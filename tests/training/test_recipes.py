@@ -1,0 +1,84 @@
+"""Recipes are read strictly: a misspelt or mistyped key is an error that names it, and the nearest right one."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from multimdm.training.recipes import dump_recipe, find_recipe, parse_recipe, read_recipe, recipe_directories
+from multimdm.training.settings import AdaptRecipe, PretrainRecipe
+from support.runs import tiny
+
+SHIPPED = sorted(recipe_directories()[1].glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_recipes_are_read(path):
+    recipe = read_recipe(path, AdaptRecipe if "-cont" in path.stem else PretrainRecipe)
+    assert recipe.train.steps > 0
+    assert path.read_text(encoding="utf-8").startswith("#"), "a recipe says what it is for"
+
+
+def test_all_systems_have_recipes():
+    assert {path.stem for path in SHIPPED} >= {
+        f"{data}-{system}"
+        for data in ("tales", "captions", "lm1b", "owt")
+        for system in ("mdlm", "duo", "multimdm-rand", "multimdm-cont")
+    } | {"tales-ar"}
+
+
+def test_a_recipe_survives_the_way_through_plain_data():
+    recipe = parse_recipe(tiny(), PretrainRecipe, "here")
+    assert parse_recipe(dump_recipe(recipe), PretrainRecipe, "there") == recipe
+    assert parse_recipe(yaml.safe_load(yaml.safe_dump(dump_recipe(recipe))), PretrainRecipe, "file") == recipe
+
+
+@pytest.mark.parametrize("number", ["3e-4", "3E-4", "0.0003", "3.0e-4"])
+def test_numbers_may_be_written_as_people_do(number, tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(f"system: mdlm\ntrain:\n  learning_rate: {number}\n")
+    assert read_recipe(path, PretrainRecipe).train.learning_rate == 3e-4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("system: mdlm\ntrain: {stpes: 5}", "there is no key 'train.stpes'; did you mean 'train.steps'?"),
+        ("system: mdlm\nsteps: 5", "there is no key 'steps'; did you mean 'train.steps'?"),
+        ("system: mdlm\ntrian: {steps: 5}", "there is no key 'trian'; did you mean 'train'?"),
+        ("system: mdlm\nzebra: 5", "there is no key 'zebra'; the keys here are: data, process"),
+        ("system: mdml", "system: Input should be 'mdlm', 'duo', 'multimdm' or 'ar'; got 'mdml'"),
+        ("train: {steps: 5}", "system is missing"),
+        ("system: mdlm\ntrain: {steps: five}", "train.steps: Input should be a valid integer; got 'five'"),
+        ("system: mdlm\ntrain: {steps: '5'}", "train.steps: Input should be a valid integer; got '5'"),
+        ("system: mdlm\ntrain: {steps: 0}", "train.steps: Input should be greater than 0; got 0"),
+        ("system: mdlm\ntrain: {ema: 1.0}", "train.ema: Input should be less than 1; got 1.0"),
+        ("system: mdlm\ntrain: 7", "train"),
+        ("system: mdlm\nrelaxation: {tau: 0.1}", "relaxation is duo's curriculum; the system is mdlm"),
+        ("system: mdlm\ndata: {kind: prepared}", "data: prepared data need a path"),
+        ("system: mdlm\ndata: {path: x}", "data: path and valid are for prepared data only"),
+        ("- a\n- b", "must hold keys and values; it holds a list"),
+        ("system: [", "is not YAML"),
+        ("system: 2020-01-01", "every value must be a number, text, list or mapping"),
+    ],
+)
+def test_bad_recipes(text, message, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"bad\.yaml") as error:
+        read_recipe(path, PretrainRecipe)
+    assert message in str(error.value)
+
+
+def test_recipes_are_found_by_name_or_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("tales-mdlm").name == "tales-mdlm.yaml"
+    assert find_recipe("tales-mdlm.yaml").name == "tales-mdlm.yaml"
+    Path("mine.yaml").write_text("system: mdlm")
+    assert find_recipe("mine.yaml") == Path("mine.yaml")
+    with pytest.raises(ValueError, match="there is no recipe file 'tales-mlm'; did you mean 'tales-mdlm'"):
+        find_recipe("tales-mlm")
+    with pytest.raises(ValueError, match="is a directory"):
+        find_recipe(".")
+    with pytest.raises(ValueError, match=r"those that come with the package: .*tales-mdlm"):
+        find_recipe("elsewhere/zzz.yaml")

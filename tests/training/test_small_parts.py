@@ -1,0 +1,120 @@
+"""Learning rates, seeds, the moving average, records: the small parts of the loop."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from multimdm.training.ema import Ema
+from multimdm.training.rates import learning_rate
+from multimdm.training.records import Records, read_records
+from multimdm.training.seeds import derive
+from multimdm.training.settings import LogSettings, TrainSettings
+
+
+def test_the_rate_grows_and_stays():
+    train = TrainSettings(steps=100, warmup=10, learning_rate=1.0)
+    assert [learning_rate(step, train) for step in (0, 4, 9, 10, 99)] == pytest.approx([0.1, 0.5, 1.0, 1.0, 1.0])
+
+
+def test_the_cosine_ends_where_it_should():
+    train = TrainSettings(steps=110, warmup=10, learning_rate=2.0, decay="cosine", final_rate=0.1)
+    assert learning_rate(10, train) == 2.0
+    assert learning_rate(60, train) == pytest.approx(2.0 * (0.1 + 0.9 * 0.5))
+    assert learning_rate(110, train) == pytest.approx(0.2)
+    rates = [learning_rate(step, train) for step in range(10, 110)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_without_warm_up_the_first_step_has_the_full_rate():
+    assert learning_rate(0, TrainSettings(warmup=0, learning_rate=1.0)) == 1.0
+
+
+def test_seeds_differ_by_every_argument_and_are_the_same_always():
+    seeds = [
+        derive(0, "a"),
+        derive(1, "a"),
+        derive(0, "b"),
+        derive(0, "a", 1),
+        derive(0, "a", 1, 1),
+        derive(0, "a", 11),
+    ]
+    assert len(set(seeds)) == len(seeds)
+    assert derive(0, "a") == 6612858177627257344
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_the_average_is_the_recursion():
+    weight = torch.nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+    ema, expected = Ema([weight], 0.9), 1.0
+    for n in range(40):
+        with torch.no_grad():
+            weight += 0.5
+        ema.update(n)
+        decay = min(0.9, (1 + n) / (10 + n))
+        expected = decay * expected + (1 - decay) * float(weight.detach())
+    assert float(ema.average[0]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_average_is_exchanged_and_given_back():
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    ema = Ema([weight], 0.5)
+    with torch.no_grad():
+        weight.copy_(torch.tensor([3.0, 5.0]))
+    with ema.applied():
+        assert weight.tolist() == [1.0, 2.0]
+    assert weight.tolist() == [3.0, 5.0]
+    assert ema.average[0].tolist() == [1.0, 2.0]
+
+
+def test_records_of_later_steps_are_cut_on_resuming(tmp_path):
+    log = LogSettings(tensorboard=False)
+    records = Records(tmp_path, "x", log, 0, {})
+    for step in range(1, 6):
+        records.write("train", step, loss=math.pi * step)
+    records.close()
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 6, "lo')  # killed here
+    records = Records(tmp_path, "x", log, 3, {})
+    records.write("train", 4, loss=0.5)
+    records.close()
+    assert [(r["step"], r["loss"]) for r in read_records(tmp_path, "train")] == [
+        (1, math.pi),
+        (2, 2 * math.pi),
+        (3, 3 * math.pi),
+        (4, 0.5),
+    ]
+
+
+def test_tensorboard_gets_numbers_and_texts(tmp_path):
+    records = Records(tmp_path, "x", LogSettings(), 0, {})
+    records.write("train", 1, loss=0.5)
+    records.write("sample", 1, texts=["a story", "another"])
+    records.close()
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    assert b"train/loss" in events.read_bytes()
+    assert b"a story" in events.read_bytes()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_weights_and_biases_is_optional(installed, tmp_path, monkeypatch):
+    import sys
+    from types import SimpleNamespace
+
+    seen: list = []
+    run = SimpleNamespace(log=lambda numbers, step: seen.append((step, numbers)), finish=lambda: seen.append("done"))
+    stub = SimpleNamespace(init=lambda **about: (seen.append(about), run)[1])
+    monkeypatch.setitem(sys.modules, "wandb", stub if installed else None)
+    log = LogSettings(tensorboard=False, wandb="project")
+    if not installed:
+        with pytest.raises(ValueError, match="pip install wandb"):
+            Records(tmp_path, "x", log, 0, {})
+        return
+    records = Records(tmp_path, "x", log, 0, {"a": 1})
+    records.write("train", 3, loss=0.5, texts=["left out"])
+    records.close()
+    assert seen[0]["project"] == "project"
+    assert seen[0]["config"] == {"a": 1}
+    assert seen[1:] == [(3, {"train/loss": 0.5}), "done"]
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["loss"] == 0.5
