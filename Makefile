@@ -33,6 +33,8 @@ bench: .venv/installed  ## measure speed as ratios
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/tales.py
 	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/sampling.py
 
 clean:  ## remove the environment, caches and runs
 	rm -rf .venv runs dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

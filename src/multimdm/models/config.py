@@ -26,6 +26,9 @@ class DiTConfig:
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     conditioning: Literal["sigma", "time", "none"] = "sigma"
     """What the network sees of t: sigma = -log max(1 - t, 1e-3), t itself, or nothing (MDLM)."""
+    absolute_positions: bool = False
+    """Add a learned vector per position to the input. Rotary embedding tells distances only, so that a sequence of one
+    repeated mask looks the same everywhere; where texts begin at position 0 (padded layouts, Tales) that loses much."""
     time_gate: bool = False
     """What the network sees of t passes a gate that starts at zero: for one that was trained without it."""
     causal: bool = False

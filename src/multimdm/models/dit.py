@@ -27,6 +27,7 @@ class DiT(nn.Module):
         """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
         d = config.hidden_dim
         self.vocab_embed = Embedding(config.vocab_size + config.num_masks, d)
+        self.position_embed = Embedding(config.max_length, d) if config.absolute_positions else None
         self.sigma_map = TimeEmbedding(config.cond_dim, config.time_gate)
         self.rotary_emb = Rotary(d // config.num_heads)
         blocks = [Block(d, config.num_heads, config.cond_dim, config.dropout) for _ in range(config.num_blocks)]
@@ -55,6 +56,8 @@ class DiT(nn.Module):
         L = x.shape[1]
         if self.config.max_length < L:
             raise ValueError(f"sequences may be {self.config.max_length} long at most (max_length); got {L}")
+        if self.position_embed is not None:
+            x = x + self.position_embed.embedding[:L]
         c = self.sigma_map(self._condition(t, x))
         angles, mask = self.rotary_emb.angles(L), self._attention_mask(valid, L)
         for block in self.blocks:

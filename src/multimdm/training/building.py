@@ -30,6 +30,7 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
         num_masks=num_masks,
         max_length=source.length,
         dropout=recipe.network.dropout,
+        absolute_positions=recipe.network.absolute_positions,
         conditioning=_conditioning(recipe),
         causal=recipe.system == "ar",
         suppressed=_never_in_data(source),

@@ -54,6 +54,9 @@ class NetworkSettings:
     cond_dim: Positive | None = None
     """Instead of the size's own width of the time embedding."""
     dropout: BelowOne = 0.1
+    absolute_positions: bool = False
+    """Give every position a vector of its own, beside the rotary embedding: for texts that begin at position 0 (padded
+    layouts, Tales), whose beginning a network could not find otherwise while everything is masked."""
     conditioning: Literal["auto", "sigma", "time", "none"] = "auto"
     """What the network sees of t. auto: nothing for mdlm and ar, sigma = -log(1 - t) for the others."""
 

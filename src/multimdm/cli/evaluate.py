@@ -1,0 +1,155 @@
+"""`multimdm evaluate`: what a checkpoint is worth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from multimdm.cli.measuring import (
+    WITHOUT,
+    DrawingOptions,
+    carry_out,
+    check_grid,
+    open_subject,
+    open_text,
+    parse_entropy,
+)
+
+if TYPE_CHECKING:
+    from multimdm.evaluation.plan import Evaluation, Plan
+    from multimdm.evaluation.subject import Subject
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure a checkpoint: GenPPL, entropy and variety of samples at several numbers of steps, and the NELBO.
+
+    Example: multimdm evaluate runs/tales-mdlm/model --steps 4 8 16 --align-entropy corpus --nelbo --out runs/figures
+
+    GenPPL is never printed without its judge and the entropy of the samples, and every figure has its bootstrap
+    interval. With --out, results.json is written there, and what is finished is not computed again.
+    """
+
+    checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
+    """Directory of a checkpoint, or its name on the Hub."""
+    data: str | None = None
+    """Held-out text: tales, or a directory that multimdm prepare wrote. Default: tales for a model of Tales."""
+    steps: tuple[int, ...] = (4, 8, 16)
+    """Numbers of network calls K. Without a number, nothing is sampled (for --nelbo alone)."""
+    judge: str | None = None
+    """Who scores the samples: tales, a causal language model (directory, Hub name, .gguf file), an autoregressive
+    checkpoint of ours, or none. Default: tales for a model of Tales."""
+    temperature: float | None = None
+    """Temperature tau of the samples: 1 unless given."""
+    temperatures: tuple[float, ...] | None = None
+    """Several temperatures instead: a sweep."""
+    align_entropy: str | None = None
+    """Also measure at the temperature that gives samples this entropy: nats, or corpus for that of held-out text."""
+    nelbo: bool = False
+    """Also estimate the NELBO on held-out text."""
+    sequences: int = 512
+    """Held-out sequences for the NELBO."""
+    draws: int = 1
+    """Noised versions of each."""
+    drawing: DrawingOptions = field(default_factory=DrawingOptions)
+    out: Path | None = None
+    """Directory for results.json; the same command again goes on where it was stopped."""
+    report: bool = False
+    """Also write report.html: tables, curves, samples and trajectories in one file. Needs --out."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    @property
+    def all_temperatures(self) -> tuple[float, ...]:
+        """One or several."""
+        if self.temperatures is not None:
+            return self.temperatures
+        return (1.0 if self.temperature is None else self.temperature,)
+
+    def check(self) -> None:
+        """Say what is wrong before the checkpoint is read."""
+        if self.temperature is not None and self.temperatures is not None:
+            raise ValueError("--temperature and --temperatures exclude each other")
+        check_grid(self.drawing.drawing(), self.steps, self.all_temperatures)
+        if not self.steps and (not self.nelbo or self.align_entropy is not None):
+            raise ValueError("--steps must have a number, unless --nelbo alone is wanted")
+        if not self.all_temperatures:
+            raise ValueError("--temperatures must have a number")
+        for name, value in (("sequences", self.sequences), ("draws", self.draws)):
+            if value < 1:
+                raise ValueError(f"--{name} must be at least 1; got {value}")
+        parse_entropy(self.align_entropy)
+        if self.report and self.out is None:
+            raise ValueError("--report needs --out, the directory that it is written to")
+        if self.out is not None:
+            self.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the options and run."""
+    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+    options = tyro.cli(Options, args=arguments, prog="multimdm evaluate", config=settings)
+    options.check()
+    subject, plan = _open(options)
+    from multimdm.evaluation.plan import collect, tasks
+
+    carry_out(tasks(subject, plan))
+    evaluation = collect(subject, plan)
+    _write(options, evaluation, plan.steps)
+    _print(options, evaluation)
+
+
+def _open(options: Options) -> tuple["Subject", "Plan"]:
+    """Everything that can fail, before any sampling."""
+    from multimdm.evaluation.plan import Plan
+    from multimdm.evaluation.store import Store
+
+    align = parse_entropy(options.align_entropy)
+    store = Store(None if options.out is None else options.out / "points")
+    judge = options.judge if options.steps else WITHOUT
+    subject = open_subject(options.checkpoint, None, judge, options.drawing.drawing(), store)
+    steps = options.steps if subject.model.process is not None else (subject.length,) * bool(options.steps)
+    text = None
+    if options.steps:
+        text = open_text(options.data, subject, subject.length, "--align-entropy corpus" if align == "corpus" else None)
+    plan = Plan(
+        steps=steps,
+        temperatures=options.all_temperatures,
+        align=align,
+        text=text,
+        nelbo_text=open_text(options.data, subject, None, "--nelbo") if options.nelbo else None,
+        sequences=options.sequences,
+        draws=options.draws,
+        trajectories=options.report,
+    )
+    return subject, plan
+
+
+def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -> None:
+    """results.json and report.html."""
+    if options.out is None:
+        return
+    from multimdm.evaluation.store import write_json, write_text
+
+    write_json(options.out / "results.json", evaluation.as_data())
+    if options.report:
+        from multimdm.report.evaluation_report import report
+
+        write_text(options.out / "report.html", report([evaluation], steps, f"Evaluation of {evaluation.label}"))
+
+
+def _print(options: Options, evaluation: "Evaluation") -> None:
+    """Tables, or JSON."""
+    if options.json:
+        import json
+
+        print(json.dumps(evaluation.as_data(), indent=1, ensure_ascii=False))
+        return
+    from multimdm.report.terminal import print_evaluation
+
+    print_evaluation(evaluation)
+    if options.out is not None:
+        names = "results.json" + (" and report.html" if options.report else "")
+        print(f"wrote {names} to {options.out}")

@@ -1,0 +1,154 @@
+"""`multimdm pareto`: several models against each other."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from multimdm.cli.measuring import DrawingOptions, carry_out, check_grid, open_subject, open_text, parse_entropy
+
+if TYPE_CHECKING:
+    from multimdm.evaluation.plan import Evaluation, Plan
+    from multimdm.evaluation.subject import Subject
+
+
+@dataclass(frozen=True)
+class Options:
+    """Perplexity against entropy for several models, and the tables of the paper.
+
+    Example: multimdm pareto runs/mdlm/model runs/multimdm/model --steps 4 8 16 --out runs/pareto
+
+    Writes a picture for each K (pareto-K4.png, ...), pareto.csv with all points, the entropy-aligned and the
+    temperature-aligned table (tables.md and one CSV each), results.json, and report.html with all of it. The same
+    command again, or one with more models, steps or temperatures, computes only what is not there yet.
+    """
+
+    checkpoints: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
+    """Directories of checkpoints, or names on the Hub."""
+    names: tuple[str, ...] | None = None
+    """What they are called in tables and pictures; the names of their directories unless given."""
+    data: str | None = None
+    """Held-out text: tales, or a directory that multimdm prepare wrote. Default: tales for models of Tales."""
+    steps: tuple[int, ...] = (4, 8, 16)
+    """Numbers of network calls K."""
+    temperatures: tuple[float, ...] = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
+    """The points of each curve; 1 is always among them, for the temperature-aligned table."""
+    judge: str | None = None
+    """Who scores the samples: tales, a causal language model (directory, Hub name, .gguf file), or an autoregressive
+    checkpoint of ours. Default: tales for models of Tales."""
+    align_entropy: str = "corpus"
+    """Entropy of the entropy-aligned table: nats, corpus for that of held-out text, or none to leave the table out."""
+    drawing: DrawingOptions = field(default_factory=DrawingOptions)
+    out: Path = Path("runs/pareto")
+    """Directory to write to; made if it is not there."""
+
+    def check(self) -> None:
+        """Say what is wrong before a checkpoint is read."""
+        if not self.checkpoints:
+            raise ValueError("give one or more checkpoints: multimdm pareto CHECKPOINT... [options]")
+        if not self.steps or not self.temperatures:
+            raise ValueError("--steps and --temperatures must have a number each")
+        check_grid(self.drawing.drawing(), self.steps, self.temperatures)
+        parse_entropy(self.align_entropy)
+        if self.judge == "none":
+            raise ValueError("--judge must name a judge: there is no front without GenPPL")
+        labels = self.labels
+        if len(labels) != len(self.checkpoints):
+            raise ValueError(f"--names must be as many as checkpoints, {len(self.checkpoints)}; got {len(labels)}")
+        if len(set(labels)) != len(labels):
+            raise ValueError(f"models must have different names; give them by --names; got {', '.join(labels)}")
+        self.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One for each checkpoint."""
+        if self.names is not None:
+            return self.names
+        from multimdm.evaluation.settings import label_of
+
+        return tuple(label_of(path) for path in self.checkpoints)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the options and run."""
+    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+    options = tyro.cli(Options, args=arguments, prog="multimdm pareto", config=settings)
+    options.check()
+    opened = _open(options)
+    from multimdm.evaluation.plan import collect, tasks
+
+    carry_out([task for subject, plan in opened for task in tasks(subject, plan)])
+    evaluations = [collect(subject, plan) for subject, plan in opened]
+    _write(options, evaluations)
+
+
+def _open(options: Options) -> list[tuple["Subject", "Plan"]]:
+    """Everything that can fail, before any sampling."""
+    from multimdm.evaluation.plan import Plan
+    from multimdm.evaluation.store import Store
+
+    align, drawing = parse_entropy(options.align_entropy), options.drawing.drawing()
+    temperatures = tuple(sorted({*options.temperatures, 1.0}))
+    store, opened = Store(options.out / "points"), []
+    for path, label in zip(options.checkpoints, options.labels, strict=True):
+        subject = open_subject(path, label, options.judge, drawing, store)
+        why = "the entropy-aligned table (or --align-entropy NATS, or none)" if align == "corpus" else None
+        text = open_text(options.data, subject, subject.length, why)
+        opened.append((subject, Plan(options.steps, temperatures, align, text, trajectories=True)))
+    _check_comparable([subject for subject, _ in opened])
+    return opened
+
+
+def _check_comparable(subjects: list["Subject"]) -> None:
+    """Entropies depend on the length of samples and on what a token is."""
+    lengths = {subject.label: subject.length for subject in subjects}
+    if len(set(lengths.values())) > 1:
+        each = ", ".join(f"{label} {length}" for label, length in lengths.items())
+        raise ValueError(f"entropies can be compared at one length only; give --length (the networks' are: {each})")
+    tokenizers = {subject.label: subject.model.tokenizer for subject in subjects}
+    if len({None if tokenizer is None else tokenizer.fingerprint for tokenizer in tokenizers.values()}) > 1:
+        each = ", ".join(f"{label} {tokenizer!r}" for label, tokenizer in tokenizers.items())
+        raise ValueError(f"entropies of models with different tokenizers cannot be compared; they are: {each}")
+
+
+def _write(options: Options, evaluations: list["Evaluation"]) -> None:
+    """Pictures, tables, points and the report."""
+    from multimdm.evaluation.store import write_json, write_text
+    from multimdm.report.evaluation_report import at_step, report
+    from multimdm.report.pareto_figure import pareto_figure
+    from multimdm.report.style import save
+    from multimdm.report.tables import csv_text, entropy_aligned, markdown, temperature_aligned
+
+    out, judge = options.out, evaluations[0].judge
+    for K in options.steps:
+        curves = {evaluation.label: at_step(evaluation, options.steps, K) for evaluation in evaluations}
+        save(pareto_figure(curves, evaluations[0].real, f"K = {K}"), out / f"pareto-K{K}.png")
+    texts = []
+    for table in (entropy_aligned(evaluations, options.steps), temperature_aligned(evaluations, options.steps)):
+        if table is not None:
+            write_text(out / f"{table.name}.csv", csv_text(table))
+            texts.append(markdown(table, judge))
+    write_text(out / "tables.md", "\n".join(texts))
+    write_text(out / "pareto.csv", _points(options, evaluations))
+    write_json(out / "results.json", [evaluation.as_data() for evaluation in evaluations])
+    write_text(out / "report.html", report(evaluations, options.steps, "Comparison of " + ", ".join(options.labels)))
+    print("\n".join(texts))
+    print(f"wrote pictures, tables, points and report.html to {out}")
+
+
+def _points(options: Options, evaluations: list["Evaluation"]) -> str:
+    """All points of all curves as CSV."""
+    from multimdm.report.evaluation_report import at_step
+    from multimdm.report.tables import FIELDS, csv_row
+
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["model", *FIELDS])
+    for evaluation in evaluations:
+        for K in options.steps:
+            writer.writerows([evaluation.label, *csv_row(K, m)] for m in at_step(evaluation, options.steps, K))
+    return file.getvalue()

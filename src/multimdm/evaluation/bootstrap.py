@@ -1,0 +1,92 @@
+"""Confidence intervals over samples: how much a figure would change with other samples from the same model."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from jaxtyping import Bool, Num
+from torch import Tensor
+
+LEVEL = 0.95
+"""Of the intervals."""
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+_RESAMPLES = 1000
+_ENTRIES = 2**22
+"""Weights that are held at once."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its confidence interval; a single sample tells nothing of its error, so it has none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def contains(self, value: float | int) -> bool:
+        """Whether the interval has the value; never if there is none."""
+        return self.low is not None and self.high is not None and self.low <= value <= self.high
+
+    @property
+    def width(self) -> float:
+        """Of the interval; zero if there is none."""
+        return 0.0 if self.low is None or self.high is None else self.high - self.low
+
+
+class Bootstrap:
+    """One set of resamples, so that all figures of a measurement are made from the same ones."""
+
+    def __init__(self, num: int, seed: int = 0, resamples: int = _RESAMPLES) -> None:
+        self._num, self._seed, self._resamples = num, seed, resamples
+
+    def mean(self, values: Num[Tensor, " num"]) -> Estimate:
+        """The mean over samples."""
+        return self.ratio(values, values.new_ones(len(values)))
+
+    def share(self, flags: Bool[Tensor, " num"]) -> Estimate:
+        """The share of samples for which something holds, with Wilson's interval instead of the bootstrap's.
+
+        Resamples of samples that all agree all agree too: none of 8 would be 0% for certain. Wilson's interval is the
+        set of shares that a test would not reject.
+        """
+        n, p = len(flags), float(flags.double().mean())
+        if n < 2:
+            return Estimate(p)
+        centre, half = p + _Z**2 / (2 * n), _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
+        low, high = ((centre + sign * half) / (1 + _Z**2 / n) for sign in (-1, 1))
+        return Estimate(p, max(0.0, low), min(1.0, high))
+
+    def ratio(
+        self,
+        numerators: Num[Tensor, " num"],
+        denominators: Num[Tensor, " num"],
+        transform: Callable[[float], float] = float,
+    ) -> Estimate:
+        """transform(sum of numerators / sum of denominators), for an increasing `transform`.
+
+        The interval is transformed too: percentiles of a figure are figures of percentiles.
+        """
+        columns = np.stack([x.double().cpu().numpy() for x in (numerators, denominators)], axis=1)
+        top, bottom = columns.sum(0)
+        value = transform(float(top / bottom))
+        if self._num < 2:
+            return Estimate(value)
+        sums = np.concatenate([weights @ columns for weights in self._weights()])
+        sums = sums[sums[:, 1] > 0]  # a resample may hold nothing that counts
+        low, high = np.quantile(sums[:, 0] / sums[:, 1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return Estimate(value, transform(float(low)), transform(float(high)))
+
+    def _weights(self) -> Iterator[np.ndarray]:
+        """How often each sample occurs in each resample, in chunks [resamples, num]."""
+        generator = np.random.default_rng(self._seed)
+        chances = np.full(self._num, 1 / self._num)
+        chunk = max(1, _ENTRIES // self._num)
+        for start in range(0, self._resamples, chunk):
+            yield generator.multinomial(self._num, chances, min(chunk, self._resamples - start)).astype(np.float64)
+
+
+def perplexity(nats: float | int) -> float:
+    """exp, without overflow."""
+    return math.exp(min(nats, 700.0))

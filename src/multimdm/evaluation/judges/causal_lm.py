@@ -1,0 +1,101 @@
+"""A Hugging Face causal language model as judge: the paper's protocol."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+from torch.nn import functional as F
+
+from multimdm.data.tokenizer import Tokenizer
+from multimdm.evaluation.judges.base import Scores
+from multimdm.evaluation.judges.end_of_text import counted, pieces
+from multimdm.evaluation.progress import Progress, ignore
+
+_TOKENS = 2048
+"""Positions that go through the network together: with V = 50,257, logits of 0.4 GB."""
+
+
+class CausalLMJudge:
+    """Decode, tokenize anew with the judge's tokenizer, truncate to the length of the model's sequences, score.
+
+    A token's probability is that given the tokens before it. The first token has none before it and does not count,
+    unless the judge's tokenizer puts a BOS there.
+    """
+
+    def __init__(self, name: str, fingerprint: str, network: Any, tokenizer: Any, reader: Tokenizer) -> None:
+        """`reader` is the tokenizer of the model that is judged."""
+        self.name, self.fingerprint = name, fingerprint
+        self._network, self._tokenizer, self._reader = network, tokenizer, reader
+        config = network.config
+        self._context: int = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 1024)
+
+    def score(
+        self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None, progress: Progress = ignore
+    ) -> Scores:
+        """Judge sequences of the model."""
+        L = ids.shape[1]
+        rows = ids.tolist() if valid is None else [row[kept].tolist() for row, kept in zip(ids, valid, strict=True)]
+        end = self._tokenizer.eos_token or ""
+        texts = ["".join(end if piece is None else piece for piece in pieces(self._reader, row)) for row in rows]
+        encoded = self._tokenizer(texts, truncation=True, max_length=L)["input_ids"]
+        together = max(1, _TOKENS // L)
+        nll, tokens = [], []
+        for start in range(0, len(encoded), together):
+            part = self._score(*_padded(encoded[start : start + together]))
+            nll.append(part.nll)
+            tokens.append(part.tokens)
+            progress(len(part.nll))
+        return Scores(torch.cat(nll), torch.cat(tokens))
+
+    @torch.no_grad()
+    def _score(self, ids: Int64[Tensor, "B L"], valid: Bool[Tensor, "B L"]) -> Scores:
+        counts = counted(ids, valid, self._tokenizer.eos_token_id)
+        nll, tokens = torch.zeros(len(ids), dtype=torch.float64), torch.zeros(len(ids), dtype=torch.long)
+        device = next(self._network.parameters()).device
+        for start in range(0, ids.shape[1], self._context):  # windows, if the judge's memory is shorter than the text
+            window = slice(start, start + self._context)
+            x, kept = ids[:, window].to(device), counts[:, window][:, 1:]
+            if not bool(kept.any()):
+                continue
+            logits = self._network(input_ids=x, attention_mask=valid[:, window].to(device).long()).logits
+            losses = F.cross_entropy(logits[:, :-1].float().transpose(1, 2), x[:, 1:], reduction="none").double().cpu()
+            nll += torch.where(kept, losses, 0.0).sum(1)
+            tokens += kept.sum(1)
+        return Scores(nll, tokens)
+
+
+def load_causal_lm(
+    path_or_name: str, name: str, fingerprint: str, reader: Tokenizer, device: torch.device
+) -> CausalLMJudge:
+    """From a directory, a GGUF file or a name on the Hub; an error that tells what is missing."""
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError:
+        raise ValueError("this judge needs transformers: pip install 'multimdm[eval]'") from None
+    place, options = path_or_name, {}
+    if Path(path_or_name).is_file():
+        place, options = str(Path(path_or_name).parent), {"gguf_file": Path(path_or_name).name}
+    weights = options or {"use_safetensors": True}  # pickles of strangers are not opened
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+        network = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **weights)
+    except Exception as error:  # the package has many kinds of failure
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        hint = "; GGUF files need gguf: pip install 'multimdm[eval]'" if options else ""
+        raise ValueError(
+            f"judge '{path_or_name}' cannot be loaded as a causal language model ({reason}){hint}"
+        ) from None
+    if next(network.parameters()).dtype != torch.float32:  # GGUF models are widened already, and refuse to be asked
+        network = network.float()
+    network.eval()
+    network.to(device)  # pyright: ignore[reportArgumentType]
+    return CausalLMJudge(name, fingerprint, network, tokenizer, reader)
+
+
+def _padded(encoded: list[list[int]]) -> tuple[Int64[Tensor, "B L"], Bool[Tensor, "B L"]]:
+    """Rows of one length, and what of them is text. An empty text is one position of padding."""
+    longest = max(1, *map(len, encoded))
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in encoded], dtype=torch.long)
+    return ids, torch.arange(longest) < torch.tensor([len(row) for row in encoded])[:, None]

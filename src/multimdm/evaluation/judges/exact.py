@@ -1,0 +1,31 @@
+"""The judge that knows the source: Tales."""
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from multimdm.data.tales import Tales
+from multimdm.evaluation.judges.base import Scores
+from multimdm.evaluation.progress import Progress, ignore
+
+_TOGETHER = 256
+
+
+class TalesJudge:
+    """log p(sequence) under the source with replaced tokens, exactly. Every position counts, end and padding too."""
+
+    name = "tales"
+
+    def __init__(self, tales: Tales) -> None:
+        self.tales = tales
+        self.fingerprint = f"tales, length {tales.length}, epsilon {Tales.EPSILON}"
+
+    def score(
+        self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None, progress: Progress = ignore
+    ) -> Scores:
+        """Padding is a token like others: `valid` changes nothing."""
+        parts = []
+        for part in ids.split(_TOGETHER):
+            parts.append(-self.tales.log_prob(part).cpu())
+            progress(len(part))
+        return Scores(torch.cat(parts), torch.full((len(ids),), ids.shape[1]))

@@ -1,0 +1,135 @@
+"""One measurement: samples of a model at K steps and temperature tau, judged and described, with intervals."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Int64
+from torch import Tensor
+
+from multimdm.evaluation.bootstrap import Bootstrap, Estimate
+from multimdm.evaluation.judges import Judge
+from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.sample_statistics import distinct, repeated, unigram_entropy
+from multimdm.evaluation.settings import Drawing
+from multimdm.evaluation.tales_models import speaks_tales, tales_for
+from multimdm.pipeline import Model, Samples
+
+_TEXTS = 4
+"""Samples that are kept to be read."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Figures of a set of samples, with intervals over samples (`Bootstrap`)."""
+
+    steps: int
+    """K, as asked for."""
+    nfe: int
+    """Network calls that a sample took."""
+    temperature: float | int
+    num: int
+    length: int
+    seed: int
+    judge: str | None
+    gen_ppl: Estimate | None
+    """None without a judge, and if the judge finds nothing to judge."""
+    entropy: Estimate
+    """Unigram entropy of a sample in nats, averaged."""
+    distinct: tuple[Estimate, Estimate, Estimate]
+    """Shares of different 1-, 2- and 3-grams within a sample, averaged."""
+    duplicates: Estimate
+    """Share of samples that equal another one."""
+    valid_sentences: Estimate | None
+    """On Tales, the share of sentences that are well formed by themselves."""
+    valid_stories: Estimate | None
+    """On Tales, the share of samples that the source can make."""
+    texts: tuple[str, ...]
+    """The first few samples."""
+
+
+def measure(
+    model: Model,
+    judge: Judge | None,
+    steps: int,
+    temperature: float | int = 1.0,
+    drawing: Drawing | None = None,
+    progress: Progress = ignore,
+) -> Measurement:
+    """Draw and judge."""
+    drawing = Drawing() if drawing is None else drawing
+    samples = draw(model, steps, temperature, drawing, progress)
+    return describe(model, judge, samples, steps, temperature, drawing, progress)
+
+
+def draw(
+    model: Model,
+    steps: int,
+    temperature: float | int,
+    drawing: Drawing,
+    progress: Progress = ignore,
+    trace: bool = False,
+) -> Samples:
+    """Samples; the same random numbers for every K and tau."""
+    drawing.check()
+    sampling = drawing.sampling(steps, temperature)
+
+    def watch(done: int, in_all: int, states: Tensor) -> None:
+        progress(len(states))
+
+    return model.sample(
+        num=drawing.num,
+        length=drawing.length,
+        seed=drawing.seed,
+        batch_size=drawing.batch_size,
+        trace=trace,
+        watch=watch,
+        **vars(sampling),
+    )
+
+
+def describe(
+    model: Model,
+    judge: Judge | None,
+    samples: Samples,
+    steps: int,
+    temperature: float | int,
+    drawing: Drawing,
+    progress: Progress = ignore,
+) -> Measurement:
+    """All figures of samples that were drawn at these settings."""
+    ids = samples.ids.cpu()
+    num, length = ids.shape
+    bootstrap = Bootstrap(num)
+    sentences, stories = _validity(model, ids, bootstrap)
+    one, two, three = (bootstrap.mean(distinct(ids, n)) for n in (1, 2, 3))
+    return Measurement(
+        steps=steps,
+        nfe=samples.nfe,
+        temperature=temperature,
+        num=num,
+        length=length,
+        seed=drawing.seed,
+        judge=judge.name if judge is not None else None,
+        gen_ppl=judge.score(ids, progress=progress).gen_ppl(bootstrap) if judge is not None else None,
+        entropy=bootstrap.mean(unigram_entropy(ids)),
+        distinct=(one, two, three),
+        duplicates=bootstrap.share(repeated(ids)),
+        valid_sentences=sentences,
+        valid_stories=stories,
+        texts=tuple(samples.texts[:_TEXTS]),
+    )
+
+
+def _validity(
+    model: Model, ids: Int64[Tensor, "num L"], bootstrap: Bootstrap
+) -> tuple[Estimate | None, Estimate | None]:
+    """Shares of valid sentences and stories, if the model is one of Tales."""
+    if not speaks_tales(model):
+        return None, None
+    tales = tales_for(model, ids.shape[1])
+    counts = tales.valid_sentences(ids)
+    sentences = bootstrap.ratio(counts.valid, counts.total) if bool(counts.total.any()) else None
+    # A story with a sentence that is not well formed is no story: only the others need be looked at as a whole.
+    stories = counts.valid == counts.total
+    if bool(stories.any()):
+        stories[stories.clone()] = tales.valid(ids[stories])
+    return sentences, bootstrap.share(stories)

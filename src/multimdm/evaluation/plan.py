@@ -1,0 +1,132 @@
+"""What is to be measured of a checkpoint, as tasks that can be watched and taken up again, and what came of it."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from multimdm.evaluation.alignment import Aligned
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.nelbo import Nelbo
+from multimdm.evaluation.progress import Progress
+from multimdm.evaluation.real_text import RealFigures, RealText
+from multimdm.evaluation.subject import Subject
+from multimdm.evaluation.trajectory import Trajectory, trajectory
+
+_TRIALS = 7
+"""Temperatures that an alignment usually tries."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """For every K: a measurement at each temperature, and one at the entropy asked for."""
+
+    steps: tuple[int, ...]
+    temperatures: tuple[float | int, ...] = (1.0,)
+    align: float | int | Literal["corpus"] | None = None
+    """Entropy in nats, or that of the real text."""
+    text: RealText | None = None
+    """Real text to compare samples with."""
+    nelbo_text: RealText | None = None
+    """Real text of which the NELBO is wanted."""
+    sequences: int = 512
+    draws: int = 1
+    trajectories: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work; its result is remembered by the subject."""
+
+    name: str
+    amount: int
+    """In the units of `Progress`, more or less."""
+    run: Callable[[Progress], Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All figures of one checkpoint."""
+
+    label: str
+    path: str
+    description: str
+    fingerprint: str
+    judge: str | None
+    drawing: dict[str, Any]
+    real: RealFigures | None
+    nelbo: Nelbo | None
+    nats_per_token: float | None
+    """The exact entropy of the source, beside the NELBO."""
+    measurements: tuple[Measurement, ...]
+    aligned: tuple[Aligned, ...]
+    trajectories: tuple[Trajectory, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data for JSON; trajectories are pictures, not figures, and are left out."""
+        data = asdict(self)
+        del data["trajectories"]
+        if self.nelbo is not None:
+            data["nelbo"] |= {"total": self.nelbo.total, "perplexity": self.nelbo.perplexity}
+        return data
+
+
+def tasks(subject: Subject, plan: Plan) -> list[Task]:
+    """In the order in which results are wanted."""
+    num, found = subject.drawing.num, []
+
+    def add(name: str, amount: int, run: Callable[[Progress], Any]) -> None:
+        found.append(Task(f"{subject.label}: {name}", amount, run))
+
+    if (text := plan.text) is not None:
+        add("real text", 256, lambda progress: subject.real(text, progress))
+    if (held_out := plan.nelbo_text) is not None:
+        amount = plan.sequences * plan.draws
+        add("NELBO", amount, lambda progress: subject.nelbo(held_out, plan.sequences, plan.draws, progress))
+    for K in plan.steps:
+        calls = subject.calls(K)
+        for tau in plan.temperatures:
+            add(f"K = {K}, tau = {tau:g}", num * (calls + 1), lambda p, K=K, tau=tau: subject.measured(K, tau, p))
+        if plan.align is not None:
+            amount = num * (calls * _TRIALS + 1)
+            add(f"K = {K}, aligned", amount, lambda p, K=K: subject.aligned(K, target(subject, plan), p))
+        if plan.trajectories:
+            add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, K))
+    return found
+
+
+def collect(subject: Subject, plan: Plan) -> Evaluation:
+    """The results; tasks that were not run are run now."""
+    held_out = plan.nelbo_text
+    pictures = [_picture(subject, K) for K in plan.steps] if plan.trajectories else []
+    return Evaluation(
+        label=subject.label,
+        path=subject.path,
+        description=subject.description,
+        fingerprint=subject.fingerprint,
+        judge=subject.judge.name if subject.judge is not None else None,
+        drawing={**asdict(subject.drawing), "length": subject.length},
+        real=subject.real(plan.text) if plan.text is not None else None,
+        nelbo=subject.nelbo(held_out, plan.sequences, plan.draws) if held_out is not None else None,
+        nats_per_token=held_out.nats_per_token if held_out is not None else None,
+        measurements=tuple(subject.measured(K, tau) for K in plan.steps for tau in plan.temperatures),
+        aligned=() if plan.align is None else tuple(subject.aligned(K, target(subject, plan)) for K in plan.steps),
+        trajectories=tuple(picture for picture in pictures if picture.times),
+    )
+
+
+def target(subject: Subject, plan: Plan) -> float:
+    """The entropy to align to, in nats."""
+    if plan.align != "corpus":
+        assert plan.align is not None
+        return float(plan.align)
+    if plan.text is None:
+        raise ValueError("aligning to the entropy of the corpus needs real text: give the data, or a number of nats")
+    return subject.real(plan.text).entropy.value
+
+
+def _picture(subject: Subject, steps: int) -> Trajectory:
+    """An empty one if the model has no trajectory."""
+    empty = Trajectory(steps, (), (), (), False)
+    return subject.remembered_picture(
+        Trajectory, steps, lambda: trajectory(subject.model, steps, subject.drawing) or empty
+    )

@@ -1,0 +1,40 @@
+"""What samples look like, without a judge: entropy, variety, repetition."""
+
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from multimdm.process.checks import check_integer
+
+
+def unigram_entropy(ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None) -> Float64[Tensor, " num"]:
+    """-sum_v f_v log f_v in nats, with f_v the share of token v within one sequence: DUO's sample entropy.
+
+    Averaged over samples it is the paper's. Padding (not `valid`) is left out.
+    """
+    weights = torch.ones_like(ids) if valid is None else valid.long()
+    ordered = ids.sort(dim=1)
+    changes = torch.nn.functional.pad(ordered.values.diff(dim=1) != 0, (1, 0), value=False)
+    # Equal tokens are neighbours now; a run's number is its bin.
+    counts = torch.zeros_like(ids).scatter_add_(1, changes.long().cumsum(1), weights.gather(1, ordered.indices))
+    total = counts.sum(1, keepdim=True).clamp_min(1)
+    return torch.special.entr(counts.double() / total).sum(1)
+
+
+def distinct(ids: Int64[Tensor, "num L"], n: int) -> Float64[Tensor, " num"]:
+    """Different n-grams of a sample over all its n-grams, sample by sample (0 for samples shorter than n).
+
+    Over all samples together, as Li et al. (2016) have it, the figure falls with the number of samples.
+    """
+    check_integer("n", n, 1)
+    grams = ids.shape[1] - n + 1
+    if grams < 1:
+        return torch.zeros(len(ids), dtype=torch.float64)
+    windows = ids.cpu().unfold(1, n, 1).tolist()
+    return torch.tensor([len({tuple(gram) for gram in row}) / grams for row in windows], dtype=torch.float64)
+
+
+def repeated(ids: Int64[Tensor, "num L"]) -> Bool[Tensor, " num"]:
+    """Whether a sample equals another one of the set."""
+    _, which, counts = ids.cpu().unique(dim=0, return_inverse=True, return_counts=True)
+    return counts[which] > 1

@@ -1,0 +1,42 @@
+"""How samples are drawn for measurements. Imports no torch."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from multimdm.samplers.settings import Sampling
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What all measurements of a comparison share; K and tau are theirs alone."""
+
+    num: int = 128
+    """Samples per measurement, as in the paper."""
+    length: int | None = None
+    """Tokens per sample; the longest that the network is made for unless given."""
+    seed: int = 0
+    """The same for all K and tau: common random numbers."""
+    batch_size: int = 64
+    """Sequences that go through the network together; changes no result."""
+    law: Sampling = field(default_factory=Sampling)
+    """The rest of what is drawn; its steps and temperature are replaced."""
+
+    def sampling(self, steps: int, temperature: float | int) -> Sampling:
+        """The law of the samples at K and tau, checked."""
+        sampling = replace(self.law, steps=steps, temperature=temperature)
+        sampling.check()
+        return sampling
+
+    def check(self) -> None:
+        """Raise a ValueError that names the field and its value."""
+        wanted = (("num", self.num, 1), ("seed", self.seed, 0), ("batch_size", self.batch_size, 1))
+        for name, value, least in (*wanted, *([("length", self.length, 1)] if self.length is not None else [])):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
+        self.sampling(1, 1.0)
+
+
+def label_of(path: str) -> str:
+    """The last part of a path; runs keep their model in a folder of that name, which tells nothing."""
+    place = Path(path).resolve() if Path(path).exists() else PurePosixPath(path)
+    return place.parent.name if place.name == "model" and place.parent.name else place.name or path

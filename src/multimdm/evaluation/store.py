@@ -1,0 +1,70 @@
+"""Finished results on disk, so that an interrupted comparison goes on where it stopped."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+_FORMAT = 1
+"""Raised when the meaning of stored figures changes: older ones are then measured anew."""
+
+Result = TypeVar("Result")
+
+
+class Store:
+    """Results by what they depend on: in memory, and in one file each if there is a directory."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._held: dict[str, Any] = {}
+
+    def remembered(self, kind: type[Result], depends_on: dict[str, Any], compute: Callable[[], Result]) -> Result:
+        """The result that is there, or a new one. `kind` is a dataclass; `depends_on` is plain data."""
+        request = {"format": _FORMAT, "kind": kind.__name__, **depends_on}
+        key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:24]
+        if key not in self._held:
+            found = self._read(kind, key)
+            if found is None:
+                found = compute()
+                self._write(key, {"request": request, "result": asdict(found)})  # pyright: ignore[reportArgumentType]
+            self._held[key] = found
+        return self._held[key]
+
+    def _read(self, kind: type[Result], key: str) -> Result | None:
+        """None if there is nothing, or nothing that makes sense: it is then measured anew."""
+        if self._directory is None:
+            return None
+        try:
+            content = json.loads(self._path(key).read_text(encoding="utf-8"))
+            return TypeAdapter(kind).validate_python(content["result"])
+        except (OSError, ValueError, KeyError, TypeError, ValidationError):
+            return None
+
+    def _write(self, key: str, content: dict[str, Any]) -> None:
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            write_json(self._path(key), content)
+
+    def _path(self, key: str) -> Path:
+        assert self._directory is not None
+        return self._directory / f"{key}.json"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON whole or not at all."""
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""A checkpoint under evaluation, and its results as far as they are known."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from multimdm.evaluation.alignment import Aligned, align_entropy
+from multimdm.evaluation.checkpoint_nelbo import evaluate_nelbo
+from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
+from multimdm.evaluation.judges import Judge
+from multimdm.evaluation.measurement import Measurement, measure
+from multimdm.evaluation.nelbo import Nelbo
+from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
+from multimdm.evaluation.settings import Drawing, label_of
+from multimdm.evaluation.store import Store
+from multimdm.pipeline import Model, load
+from multimdm.pipeline.generation import length_of
+from multimdm.pipeline.hub import local_directory
+from multimdm.process import MultiMask
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that is measured; what was measured before, with equal weights and settings, is not done again."""
+
+    label: str
+    """What it is called in tables and figures."""
+    path: str
+    fingerprint: str
+    model: Model
+    judge: Judge | None
+    drawing: Drawing
+    store: Store
+
+    @classmethod
+    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store) -> "Subject":
+        """Load a checkpoint; it has no judge yet, since judges are made for a model."""
+        directory = local_directory(path)
+        model = load(directory)
+        fingerprint = fingerprint_of_checkpoint(directory)
+        return cls(label or label_of(path), path, fingerprint, model, None, drawing, store)
+
+    @property
+    def length(self) -> int:
+        """Of the samples."""
+        return length_of(self.model, self.drawing.length)
+
+    @property
+    def description(self) -> str:
+        """What kind of model it is."""
+        process, config = self.model.process, self.model.network.config
+        if process is None:
+            kind = "autoregressive"
+        elif isinstance(process, MultiMask):
+            M = process.num_masks
+            kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
+        else:
+            kind = "uniform-state diffusion"
+        size = sum(weights.numel() for weights in self.model.network.parameters())
+        blocks = f"{config.num_blocks} block{'s' * (config.num_blocks > 1)} of width {config.hidden_dim}"
+        return f"{kind}; {blocks}, {size / 1e6:,.2f} million parameters"
+
+    def calls(self, steps: int) -> int:
+        """Network calls per sample: K, or one per token if the model is autoregressive."""
+        return steps if self.model.process is not None else self.length
+
+    def measured(self, steps: int, temperature: float | int, progress: Progress = ignore) -> Measurement:
+        """At K steps and temperature tau."""
+        K, tau = self.calls(steps), float(temperature)
+        return self._remembered(
+            Measurement,
+            {"steps": K, "temperature": tau, "judge": self._judge_fingerprint},
+            lambda: measure(self.model, self.judge, K, tau, self.drawing, progress),
+        )
+
+    def aligned(self, steps: int, target: float | int, progress: Progress = ignore) -> Aligned:
+        """At K steps and the temperature that gives samples this entropy."""
+        K, H = self.calls(steps), float(target)
+        return self._remembered(
+            Aligned,
+            {"steps": K, "target": H, "judge": self._judge_fingerprint},
+            lambda: align_entropy(self.model, self.judge, K, H, self.drawing, progress),
+        )
+
+    def real(self, text: RealText, progress: Progress = ignore) -> RealFigures:
+        """The same figures for real text."""
+        depends_on = {"text": text.fingerprint, "judge": self._judge_fingerprint}
+        return self.store.remembered(
+            RealFigures, depends_on, lambda: describe_real(text, self.judge, progress=progress)
+        )
+
+    def nelbo(self, text: RealText, sequences: int, draws: int, progress: Progress = ignore) -> Nelbo:
+        """On real text."""
+        seed, batch_size = self.drawing.seed, self.drawing.batch_size
+        depends_on = {"checkpoint": self.fingerprint, "text": text.fingerprint, "sequences": sequences}
+        return self.store.remembered(
+            Nelbo,
+            {**depends_on, "draws": draws, "seed": seed},
+            lambda: evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress),
+        )
+
+    def remembered_picture(self, kind: type[Result], steps: int, compute: Callable[[], Result]) -> Result:
+        """Something else that depends on K and the samples' settings alone."""
+        return self._remembered(kind, {"steps": self.calls(steps)}, compute)
+
+    @property
+    def _judge_fingerprint(self) -> str | None:
+        return None if self.judge is None else self.judge.fingerprint
+
+    def _remembered(self, kind: type[Result], depends_on: dict[str, Any], compute: Callable[[], Result]) -> Result:
+        drawing = {name: value for name, value in asdict(self.drawing).items() if name != "batch_size"}
+        request = {"checkpoint": self.fingerprint, "drawing": {**drawing, "length": self.length}, **depends_on}
+        return self.store.remembered(kind, request, compute)

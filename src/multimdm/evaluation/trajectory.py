@@ -1,0 +1,62 @@
+"""How one sample came to be, step by step, as text: for pictures."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from multimdm.evaluation.measurement import draw
+from multimdm.evaluation.settings import Drawing
+from multimdm.pipeline import Model
+
+_ROWS, _POSITIONS = 17, 64
+"""More would not be looked at: of longer traces some steps are left out, of longer texts the end."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The states of the first sample, noise first."""
+
+    steps: int
+    times: tuple[float, ...]
+    words: tuple[tuple[str, ...], ...]
+    """For each time and position, the token, or the number of the mask (nothing if there is but one)."""
+    kinds: tuple[tuple[int, ...], ...]
+    """CLEAN, DESIGNATED or OTHER of `multimdm.samplers.trace`."""
+    several_masks: bool
+    """Whether a mask can be another one than the designated."""
+
+
+def trajectory(model: Model, steps: int, drawing: Drawing) -> Trajectory | None:
+    """At temperature 1; it is the first sample of the measurement with these settings. None without a process."""
+    process = model.process
+    if process is None:
+        return None
+    trace = draw(model, steps, 1.0, replace(drawing, num=1), trace=True).trace
+    if trace is None:
+        return None
+    kept = sorted({round(k * steps / min(steps, _ROWS - 1)) for k in range(min(steps, _ROWS - 1) + 1)})
+    states, kinds = trace.states[kept, 0, :_POSITIONS].tolist(), trace.kinds(process)[kept, 0, :_POSITIONS].tolist()
+    V, several = process.vocab_size, process.num_masks > 1
+
+    @cache
+    def word(state: int) -> str:
+        if state >= V:
+            return str(state - V) if several else ""
+        return token_name(model, state)
+
+    return Trajectory(
+        steps=steps,
+        times=tuple(trace.times[kept, 0].tolist()),
+        words=tuple(tuple(map(word, row)) for row in states),
+        kinds=tuple(tuple(row) for row in kinds),
+        several_masks=several,
+    )
+
+
+def token_name(model: Model, token: int) -> str:
+    """A token as it looks inside a text; its number if the model has no word for it."""
+    tokenizer = model.tokenizer
+    if tokenizer is None or token >= tokenizer.vocab_size:
+        return f"[{token}]"
+    # The second of two, since the first word of a text may be capitalised.
+    once, twice = (tokenizer.decode([token] * n, keep_special=True) for n in (1, 2))
+    return twice[len(once) :].strip() or once.strip() or repr(once)

@@ -1,0 +1,201 @@
+"""The report of an evaluation or a comparison: one HTML file that opens from disk."""
+
+from collections.abc import Iterator, Sequence
+
+import multimdm
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.plan import Evaluation
+from multimdm.report.formats import (
+    INTERVAL,
+    NOTHING,
+    UNREACHED,
+    UNREACHED_NOTE,
+    entropy_text,
+    full_text,
+    interval_text,
+    perplexity_text,
+    share_text,
+    value_text,
+)
+from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table
+from multimdm.report.pareto_figure import pareto_figure, png_data
+from multimdm.report.tables import Table, entropy_aligned, temperature_aligned
+from multimdm.report.trajectory_picture import legend, trajectory_picture
+
+_NOTES = (
+    "GenPPL is exp(negative log-likelihood per token) of the samples as the judge sees them, over all samples; only "
+    "repeated end-of-text tokens are left out. It can be lowered by dull samples, so it must be read with the entropy: "
+    "the unigram entropy of a sample in nats, averaged over samples. Distinct-n is the share of different n-grams "
+    "within a sample; duplicates are samples that equal another one. "
+    f"Brackets are {INTERVAL}s over samples: percentile bootstrap, and Wilson's for stories and duplicates. "
+    "K steps are K network calls."
+)
+
+
+def report(evaluations: Sequence[Evaluation], steps: Sequence[int], title: str) -> str:
+    """The page, for one model or several."""
+    first = evaluations[0]
+    judge = f"judge: {first.judge}" if first.judge is not None else "no judge"
+    subtitle = f"{judge}; {first.drawing['num']:,} samples of {first.drawing['length']:,} tokens per measurement"
+    return page(title, subtitle, _sections(evaluations, steps))
+
+
+def _sections(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
+    yield from _models(evaluations)
+    for comparison in (entropy_aligned(evaluations, steps), temperature_aligned(evaluations, steps)):
+        if comparison is not None:
+            yield from _comparison(comparison)
+    yield from _fronts(evaluations, steps)
+    yield from _all_measurements(evaluations)
+    yield from _samples(evaluations)
+    yield from _trajectories(evaluations)
+    yield heading("How to read this")
+    yield paragraph(_NOTES)
+    yield from _settings(evaluations)
+
+
+def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
+    yield heading("Models" if len(evaluations) > 1 else "Model")
+    with_nelbo = any(evaluation.nelbo is not None for evaluation in evaluations)
+    header = ["", "kind", *(["NELBO (nats per token)", "perplexity at most"] if with_nelbo else [])]
+    rows = []
+    for e in evaluations:
+        row = [e.label, e.description]
+        if with_nelbo:
+            n = e.nelbo
+            row += [f"{n.total:.4f} ± {n.standard_error:.4f}", perplexity_text(n.perplexity)] if n else [NOTHING] * 2
+        rows.append(row)
+    yield table(header, rows, "words")
+    entropies = {e.nats_per_token for e in evaluations if e.nats_per_token is not None}
+    for nats in sorted(entropies):
+        yield paragraph(f"The exact entropy of the source is {nats:.4f} nats per token: no model can have less.")
+    for real in dict.fromkeys(e.real for e in evaluations if e.real is not None):
+        said = (
+            f"; the judge gives it a perplexity of {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl else ""
+        )
+        yield paragraph(f"Real text ({real.name}) has entropy {full_text(real.entropy)}{said}.")
+
+
+def _comparison(comparison: Table) -> Iterator[Markup]:
+    yield heading(comparison.name.capitalize())
+    yield paragraph(f"{comparison.caption} GenPPL with its {INTERVAL}, then entropy and temperature.")
+    rows = []
+    best = [comparison.best(column) for column in range(len(comparison.steps))]
+    for label, cells in comparison.rows:
+        row: list[str | Markup] = [label]
+        for column, cell in enumerate(cells):
+            if cell is None:
+                row.append(NOTHING)
+                continue
+            m = cell.measurement
+            value = value_text(m.gen_ppl, perplexity_text) + ("" if cell.reached else f" {UNREACHED}")
+            interval = interval_text(m.gen_ppl, perplexity_text)
+            below = f"{interval} · H {entropy_text(m.entropy.value)} · τ {m.temperature:.4g}"
+            row.append(figure_cell(value, below.removeprefix(" · "), label == best[column]))
+        rows.append(row)
+    yield table(["", *(f"K = {K}" for K in comparison.steps)], rows)
+    if comparison.marked:
+        yield paragraph(UNREACHED_NOTE)
+
+
+def _fronts(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
+    """One picture per K for several models, one in all for a single one."""
+    if all(m.gen_ppl is None for e in evaluations for m in e.measurements):
+        return
+    if all(len({m.temperature for m in e.measurements}) < 2 for e in evaluations):
+        return
+    yield heading("Perplexity against entropy")
+    yield paragraph("Each curve is one temperature sweep; the farther to the lower right, the better.")
+    yield pictures(
+        (png_data(pareto_figure(curves, evaluations[0].real, title)), title)
+        for title, curves in fronts(evaluations, steps).items()
+    )
+
+
+def fronts(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> dict[str, dict[str, list[Measurement]]]:
+    """Title of a picture -> label of a curve -> its points."""
+    if len(evaluations) == 1:
+        (e,) = evaluations
+        return {e.label: {f"K = {K}": at_step(e, steps, K) for K in steps}}
+    return {f"K = {K}": {e.label: at_step(e, steps, K) for e in evaluations} for K in steps}
+
+
+def at_step(evaluation: Evaluation, steps: Sequence[int], K: int) -> list[Measurement]:
+    """The temperature sweep at one K of those that were asked for.
+
+    Measurements come K by K, by place rather than by their own K: an autoregressive model has one for all.
+    """
+    per_step = len(evaluation.measurements) // len(steps)
+    place = list(steps).index(K) * per_step
+    return list(evaluation.measurements[place : place + per_step])
+
+
+def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
+    if not any(e.measurements for e in evaluations):
+        return
+    yield heading("All measurements")
+    tales = any(m.valid_stories is not None for e in evaluations for m in e.measurements)
+    calls = any(m.nfe != m.steps for e in evaluations for m in e.measurements)
+    header = ["", "K", *(["calls"] if calls else []), "τ", "GenPPL", "entropy"]
+    header += (["valid stories", "valid sentences"] if tales else []) + ["distinct-1/2/3", "duplicates"]
+    rows = []
+    for e in evaluations:
+        found = [(m, "") for m in e.measurements]
+        found += [(a.measurement, "aligned" + ("" if a.reached else f" {UNREACHED}")) for a in e.aligned]
+        # An autoregressive model has the same measurement for every K.
+        unique = {(m.steps, m.temperature, kind): (m, kind) for m, kind in found}
+        for m, kind in (unique[key] for key in sorted(unique)):
+            row: list[str | Markup] = [e.label, str(m.steps), *([str(m.nfe)] if calls else [])]
+            row.append(figure_cell(f"{m.temperature:.4g}", kind))
+            row.append(_with_interval(m.gen_ppl, perplexity_text))
+            row.append(_with_interval(m.entropy, entropy_text))
+            if tales:
+                row += [_with_interval(x, share_text) for x in (m.valid_stories, m.valid_sentences)]
+            row += [" / ".join(f"{d.value:.3f}" for d in m.distinct), value_text(m.duplicates, share_text)]
+            rows.append(row)
+    yield table(header, rows)
+
+
+def _with_interval(estimate, text) -> Markup:
+    return figure_cell(value_text(estimate, text), interval_text(estimate, text))
+
+
+def _samples(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
+    """At each K, of the temperature nearest to one."""
+    if not any(m.texts for e in evaluations for m in e.measurements):
+        return
+    yield heading("Samples")
+    for e in evaluations:
+        nearest: dict[int, Measurement] = {}
+        for m in sorted(e.measurements, key=lambda m: abs(m.temperature - 1)):
+            nearest.setdefault(m.steps, m)
+        for K in sorted(nearest):
+            m = nearest[K]
+            yield heading(f"{e.label}, K = {K}, τ = {m.temperature:g}", 3)
+            yield quotations(m.texts)
+
+
+def _trajectories(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
+    if not any(e.trajectories for e in evaluations):
+        return
+    yield heading("Trajectories")
+    yield paragraph("How the first sample came to be at τ = 1; numbers name masks.")
+    for e in evaluations:
+        for trajectory in e.trajectories:
+            yield heading(f"{e.label}, K = {trajectory.steps}", 3)
+            yield legend(trajectory)
+            yield trajectory_picture(trajectory)
+
+
+def _settings(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
+    yield heading("Settings")
+    first = evaluations[0]
+    drawing = {**first.drawing, **first.drawing.get("law", {})}
+    # K and tau vary; the batch size changes nothing.
+    shown = {
+        k: v for k, v in drawing.items() if k not in ("law", "steps", "temperature", "batch_size") and v is not None
+    }
+    rows: list[Sequence[str | Markup]] = [["multimdm", multimdm.__version__], ["judge", str(first.judge)]]
+    rows += [[name.replace("_", " "), str(value)] for name, value in shown.items()]
+    rows += [[e.label, f"{e.path} (sha256 {e.fingerprint[:16]})"] for e in evaluations]
+    yield table([], rows, "settings")

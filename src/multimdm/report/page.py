@@ -1,0 +1,108 @@
+"""A page of HTML that stands alone: no script, no font, no picture from elsewhere."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fcfcfb; --card: #ffffff;
+  --line: #e1e5e8; --accent: #00798c; --clean: #d9f5f1; --designated: #8fe3e7; --other: #cfe3fb; --state: #10262b; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e8eb; --soft: #9aa5af; --paper: #14181c; --card: #1b2126;
+  --line: #2e363d; --accent: #4cc3d4; --clean: #17403d; --designated: #12727a; --other: #28466b; --state: #e8f3f4; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 1080px; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+h1 { font-size: clamp(1.5rem, 4.5vw, 2.1rem); line-height: 1.2; margin: 0 0 .4rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-bottom: .3rem; border-bottom: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
+p { margin: .4rem 0 .8rem; max-width: 46rem; }
+.soft { color: var(--soft); }
+.scroll { overflow-x: auto; margin: .6rem 0 1rem; border: 1px solid var(--line); border-radius: 8px;
+  background: var(--card); }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .5rem .8rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line); }
+thead th { border-top: 0; color: var(--soft); font-weight: 600; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; }
+td small { display: block; color: var(--soft); font-size: .78rem; }
+td b { color: var(--accent); }
+table.words th, table.words td { text-align: left; white-space: normal; }
+table.settings td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+table.settings td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1rem; }
+figure { margin: 0; padding: .6rem; max-width: 640px; background: #ffffff; border: 1px solid var(--line);
+  border-radius: 8px; }
+figure img { display: block; width: 100%; height: auto; }
+.samples { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: .8rem; }
+blockquote { margin: 0; padding: .7rem 1rem; background: var(--card); border: 1px solid var(--line);
+  border-left: 3px solid var(--accent); border-radius: 6px; font-size: .92rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+table.trace { width: auto; font-size: .76rem; border-spacing: 2px; border-collapse: separate; }
+table.trace td, table.trace th { border: 0; padding: .12rem .4rem; text-align: center; border-radius: 4px;
+  color: var(--state); }
+table.trace th { color: var(--soft); font-weight: 400; position: sticky; left: 0; background: var(--card);
+  text-align: left; }
+.k0 { background: var(--clean); } .k1 { background: var(--designated); } .k2 { background: var(--other); }
+.legend span { display: inline-block; padding: .05rem .5rem; border-radius: 4px; margin-right: .5rem;
+  font-size: .82rem; color: var(--state); }
+@media (max-width: 520px) { main { padding: 1.4rem .9rem 3rem; } th, td { padding: .4rem .55rem; } }
+"""
+
+
+@dataclass(frozen=True)
+class Markup:
+    """HTML that may be put into a page as it is; everything else is escaped."""
+
+    text: str
+
+
+def page(title: str, subtitle: str, body: Iterable[Markup]) -> str:
+    """The whole document."""
+    content = "\n".join(part.text for part in body)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f'<h1>{escape(title)}</h1>\n<p class="soft">{escape(subtitle)}</p>\n{content}\n</main>\n</body>\n</html>\n'
+    )
+
+
+def heading(text: str, level: int = 2) -> Markup:
+    """A heading inside the page."""
+    return Markup(f"<h{level}>{escape(text)}</h{level}>")
+
+
+def paragraph(text: str) -> Markup:
+    """Plain words."""
+    return Markup(f'<p class="soft">{escape(text)}</p>')
+
+
+def figure_cell(value: str, below: str = "", strong: bool = False) -> Markup:
+    """A number with its interval below it in small print."""
+    value = f"<b>{escape(value)}</b>" if strong else escape(value)
+    return Markup(value + (f"<small>{escape(below)}</small>" if below else ""))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str | Markup]], kind: str = "") -> Markup:
+    """A table that scrolls sideways on a narrow screen, the page does not."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "\n".join("<tr>" + "".join(f"<td>{_inner(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    head = f"<thead><tr>{head}</tr></thead>\n" if header else ""
+    attribute = f' class="{kind}"' if kind else ""
+    return Markup(f'<div class="scroll"><table{attribute}>\n{head}<tbody>\n{body}\n</tbody></table></div>')
+
+
+def pictures(addresses: Iterable[tuple[str, str]]) -> Markup:
+    """Pictures side by side: data: address and what it shows."""
+    images = "\n".join(f'<figure><img src="{src}" alt="{escape(alt)}"></figure>' for src, alt in addresses)
+    return Markup(f'<div class="figures">\n{images}\n</div>')
+
+
+def quotations(texts: Iterable[str]) -> Markup:
+    """Texts to be read."""
+    quotes = "\n".join(f"<blockquote>{escape(text) or '<i>(empty)</i>'}</blockquote>" for text in texts)
+    return Markup(f'<div class="samples">\n{quotes}\n</div>')
+
+
+def _inner(cell: str | Markup) -> str:
+    return cell.text if isinstance(cell, Markup) else escape(cell)

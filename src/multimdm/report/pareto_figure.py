@@ -1,0 +1,76 @@
+"""Perplexity against entropy as the temperature varies: one curve per model (or per K), better to the lower right."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from multimdm.evaluation.bootstrap import LEVEL
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.real_text import RealFigures
+from multimdm.report.formats import perplexity_text
+from multimdm.report.style import GREY, apply_style
+
+COLOURS = ("#00798c", "#d1495b", "#edae49", "#5b5ea6", "#66a182", "#8d5a97", "#2e4057", "#c17c74")
+_MARKERS = "osD^vPXh"
+_STRETCH = 10
+"""How much farther the axis may reach to show real text."""
+
+
+def pareto_figure(curves: Mapping[str, Sequence[Measurement]], real: RealFigures | None, title: str) -> Figure:
+    """Points joined in the order of temperature, with their intervals; tau = 1 is filled."""
+    apply_style()
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axes = figure.subplots()
+    judges = {m.judge for curve in curves.values() for m in curve}
+    for number, (label, curve) in enumerate(curves.items()):
+        _draw(axes, curve, label, COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)])
+    axes.set_yscale("log")
+    if real is not None:
+        _draw_real(axes, real)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("sample entropy (nats)")
+    axes.set_ylabel(f"GenPPL by {', '.join(sorted(str(judge) for judge in judges))}")
+    axes.set_title(f"{title}\nfilled: tau = 1; bars: {LEVEL:.0%} intervals", color=GREY)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _draw(axes, curve: Sequence[Measurement], label: str, colour: str, marker: str) -> None:
+    points = [(m, m.gen_ppl) for m in sorted(curve, key=lambda m: m.temperature) if m.gen_ppl is not None]
+    x, y = [m.entropy.value for m, _ in points], [ppl.value for _, ppl in points]
+    bars = [_bars(m.entropy) for m, _ in points], [_bars(ppl) for _, ppl in points]
+    xerr, yerr = (list(zip(*bar, strict=True)) if bar else None for bar in bars)
+    axes.errorbar(x, y, yerr, xerr, color=colour, linewidth=1.4, elinewidth=0.8, alpha=0.9)
+    for m, ppl in points:
+        face = colour if m.temperature == 1 else "white"
+        axes.plot(m.entropy.value, ppl.value, marker, color=colour, markerfacecolor=face, markersize=5.5)
+    axes.plot([], [], marker + "-", color=colour, label=label, markersize=5.5)
+
+
+def _draw_real(axes, real: RealFigures) -> None:
+    """A line at its entropy, and a star if that leaves the curves room."""
+    said = f", GenPPL {perplexity_text(real.gen_ppl.value)}" if real.gen_ppl is not None else ""
+    label = f"real text{said}"
+    axes.axvline(real.entropy.value, color=GREY, linewidth=1, linestyle=(0, (1, 2)), label=label)
+    bottom, top = axes.get_ylim()
+    if real.gen_ppl is not None and bottom / _STRETCH <= real.gen_ppl.value <= top * _STRETCH:
+        axes.plot(real.entropy.value, real.gen_ppl.value, "*", color="black", markersize=11)
+
+
+def _bars(estimate) -> tuple[float, float]:
+    """How far the interval reaches down and up; a percentile interval may miss the value itself."""
+    if estimate.low is None or estimate.high is None:
+        return 0.0, 0.0
+    return max(0.0, estimate.value - estimate.low), max(0.0, estimate.high - estimate.value)
+
+
+def png_data(figure: Figure) -> str:
+    """The figure as a data: address, for pages that stand alone."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")

@@ -1,0 +1,80 @@
+"""The figures of an evaluation as tables in the terminal."""
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.plan import Evaluation
+from multimdm.report.formats import (
+    INTERVAL,
+    UNREACHED,
+    UNREACHED_NOTE,
+    entropy_text,
+    full_text,
+    interval_text,
+    perplexity_text,
+    share_text,
+    value_text,
+)
+
+_WIDTH = 112
+"""Of what is not a terminal."""
+
+
+def print_evaluation(evaluation: Evaluation) -> None:
+    """Samples, aligned samples, real text and NELBO."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    console.print(f"[bold]{escape(evaluation.label)}[/bold]  {escape(evaluation.description)}")
+    if evaluation.measurements:
+        console.print(_measurements(evaluation))
+        console.print(f"[dim]in brackets: {INTERVAL}; GenPPL by judge {escape(str(evaluation.judge))}[/dim]")
+    if any(not one.reached for one in evaluation.aligned):
+        console.print(f"[dim]{UNREACHED_NOTE}[/dim]")
+    real = evaluation.real
+    if real is not None:
+        said = f", GenPPL {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl is not None else ""
+        console.print(escape(f"real text ({real.name}): entropy {full_text(real.entropy)}{said}"))
+    nelbo = evaluation.nelbo
+    if nelbo is not None:
+        text = f"NELBO {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token (± one standard error)"
+        text += f", perplexity at most {perplexity_text(nelbo.perplexity)}"
+        if evaluation.nats_per_token is not None:
+            text += f"; exact entropy {evaluation.nats_per_token:.4f}"
+        console.print(escape(text))
+
+
+def _measurements(evaluation: Evaluation) -> Table:
+    rows = [(m, "") for m in evaluation.measurements]
+    rows += [(one.measurement, "aligned" + ("" if one.reached else f" {UNREACHED}")) for one in evaluation.aligned]
+    rows.sort(key=lambda row: (row[0].steps, row[1], row[0].temperature))
+    tales = any(m.valid_stories is not None for m, _ in rows)
+    calls = any(m.nfe != m.steps for m, _ in rows)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    names = ["K", *(["calls"] if calls else []), "tau", "GenPPL", "entropy"]
+    names += (["stories", "sentences"] if tales else []) + ["distinct 1/2/3", "duplicates"]
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=name.startswith("distinct"))
+    for m, kind in rows:
+        table.add_row(*_row(m, kind, calls, tales))
+    return table
+
+
+def _row(m: Measurement, kind: str, calls: bool, tales: bool) -> list[Text]:
+    cells = [Text(str(m.steps)), *([Text(str(m.nfe))] if calls else []), _cell(f"{m.temperature:.4g}", kind)]
+    cells += [_estimate(m.gen_ppl, perplexity_text), _estimate(m.entropy, entropy_text)]
+    cells += [_estimate(x, share_text) for x in (m.valid_stories, m.valid_sentences)] if tales else []
+    return [*cells, Text("/".join(f"{d.value:.2f}" for d in m.distinct)), Text(value_text(m.duplicates, share_text))]
+
+
+def _estimate(estimate: Estimate | None, text) -> Text:
+    return _cell(value_text(estimate, text), interval_text(estimate, text))
+
+
+def _cell(value: str, below: str) -> Text:
+    return Text.assemble(value, ("\n" + below if below else "", "dim"))

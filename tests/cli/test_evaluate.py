@@ -1,0 +1,142 @@
+import json
+
+import pytest
+
+from multimdm.cli.main import main
+from multimdm.pipeline import Model
+from support.tiny_judges import save_tiny_gpt2
+from support.tiny_models import causal_tales_model, tales_model, word_model, word_tokenizer
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    tales_model().save(tmp_path / "tiny" / "model")
+    return str(tmp_path / "tiny" / "model")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Every call of `Model.sample`."""
+    asked, original = [], Model.sample
+    monkeypatch.setattr(Model, "sample", lambda self, **named: asked.append(named) or original(self, **named))
+    return asked
+
+
+FEW = ["--steps", "1", "2", "--num", "6", "--sequences", "8"]
+
+
+def test_tables_are_printed(checkpoint, capsys):
+    assert main(["evaluate", checkpoint, *FEW, "--nelbo"]) == 0
+    out, err = capsys.readouterr()
+    for wanted in ("GenPPL", "judge tales", "entropy", "NELBO", "exact entropy 1.0359", "real text (tales)"):
+        assert wanted in out
+    assert "K = 2, tau = 1" in err
+
+
+def test_results_report_and_nothing_twice(checkpoint, tmp_path, calls, capsys):
+    command = ["evaluate", checkpoint, *FEW, "--nelbo", "--align-entropy", "corpus", "--report"]
+    command += ["--temperatures", "0.7", "1.0", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    drawn = len(calls)
+    assert drawn >= 2 * (2 + 1 + 1)  # two temperatures, an alignment and a trajectory at each K
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["label"] == "tiny"
+    assert [(m["steps"], m["temperature"]) for m in results["measurements"]] == [(1, 0.7), (1, 1.0), (2, 0.7), (2, 1.0)]
+    assert [m["nfe"] for m in results["measurements"]] == [1, 1, 2, 2]
+    for m in results["measurements"]:
+        assert m["gen_ppl"]["low"] <= m["gen_ppl"]["value"] <= m["gen_ppl"]["high"]
+        assert m["judge"] == "tales"
+    assert {one["target"] for one in results["aligned"]} == {results["real"]["entropy"]["value"]}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "http" not in page
+    capsys.readouterr()
+
+    assert main([*command, "--json"]) == 0
+    assert len(calls) == drawn  # the second run samples nothing
+    assert json.loads(capsys.readouterr().out) == results
+    assert main([*command, "--temperatures", "0.7", "1.0", "0.9"]) == 0
+    assert len(calls) == drawn + 2  # and a new temperature costs only itself
+
+
+def test_other_weights_are_measured_anew(checkpoint, tmp_path, calls):
+    command = ["evaluate", checkpoint, "--steps", "1", "--num", "2", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    tales_model(seed=1).save(checkpoint, replace=True)
+    assert main(command) == 0
+    assert len(calls) == 2
+
+
+def test_nelbo_alone_samples_nothing(checkpoint, calls, capsys):
+    assert main(["evaluate", checkpoint, "--nelbo", "--sequences", "4", "--steps"]) == 0
+    assert calls == []
+    assert "NELBO" in capsys.readouterr().out
+
+
+def test_an_autoregressive_model_has_one_number_of_steps(tmp_path, capsys):
+    causal_tales_model().save(tmp_path / "ar")
+    assert main(["evaluate", str(tmp_path / "ar"), "--steps", "1", "2", "--num", "2", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [(m["steps"], m["nfe"]) for m in results["measurements"]] == [(48, 48)]
+
+
+def test_a_hugging_face_judge(tmp_path, capsys):
+    save_tiny_gpt2(tmp_path / "gpt2", [*"abcdefgh"])
+    word_model(word_tokenizer([*"abcdefgh"])).save(tmp_path / "words")
+    assert main(["evaluate", str(tmp_path / "words"), "--judge", str(tmp_path / "gpt2"), *FEW, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["judge"] == "gpt2"
+    assert results["real"] is None
+    assert all(m["gen_ppl"]["value"] > 1 for m in results["measurements"])
+    assert all(m["valid_stories"] is None for m in results["measurements"])
+
+
+def test_without_a_judge(checkpoint, capsys):
+    assert main(["evaluate", checkpoint, "--judge", "none", "--steps", "1", "--num", "2", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["measurements"][0]["gen_ppl"] is None
+    assert results["measurements"][0]["entropy"]["value"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--steps", "0"], "steps must be"),
+        (["--steps", "2", "2"], "--steps must be different numbers; got 2 2"),
+        (["--steps"], "--steps must have a number"),
+        (["--temperatures"], "--temperatures must have a number"),
+        (["--num", "0"], "num must be an integer of at least 1; got 0"),
+        (["--temperature", "-1"], "temperature must be"),
+        (["--temperature", "1", "--temperatures", "1"], "exclude each other"),
+        (["--align-entropy", "much"], "--align-entropy must be a number of nats, corpus, or none; got 'much'"),
+        (["--nelbo", "--sequences", "0"], "--sequences must be at least 1; got 0"),
+        (["--report"], "--report needs --out"),
+        (["--length", "49"], "length must be at most 48"),
+        (["--judge", "./nowhere"], "judge './nowhere' cannot be found"),
+        (["--data", "./nowhere", "--nelbo"], "nowhere"),
+    ],
+)
+def test_bad_input_is_refused_before_any_sampling(arguments, message, checkpoint, calls, capsys):
+    assert main(["evaluate", checkpoint, *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert calls == []
+
+
+def test_models_that_do_not_fit_are_refused(tmp_path, calls, capsys):
+    model = word_model(word_tokenizer(["a", "b"]))
+    model.save(tmp_path / "words")
+    for arguments, message in [
+        ([], "--judge is needed for GenPPL"),
+        (["--judge", "tales"], "tales can be used only with a model of Tales"),
+        (["--judge", "none", "--align-entropy", "corpus"], "--data is needed for --align-entropy corpus"),
+        (["--judge", "none", "--nelbo"], "--data is needed for --nelbo"),
+    ]:
+        assert main(["evaluate", str(tmp_path / "words"), *arguments]) == 2
+        assert message in capsys.readouterr().err
+    model.tokenizer = None
+    model.save(tmp_path / "mute")
+    assert main(["evaluate", str(tmp_path / "mute"), "--judge", "gpt2"]) == 2
+    assert "no tokenizer" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "nowhere")]) == 2
+    assert "is not a checkpoint directory" in capsys.readouterr().err
+    assert calls == []

@@ -1,0 +1,132 @@
+import csv
+import json
+
+import pytest
+
+from multimdm.cli.main import main
+from multimdm.pipeline import Model
+from support.tiny_models import causal_tales_model, tales_model, word_model, word_tokenizer
+
+
+@pytest.fixture
+def models(tmp_path):
+    for name, masks in (("one", 1), ("three", 3)):
+        tales_model(num_masks=masks).save(tmp_path / name / "model")
+    return [str(tmp_path / name / "model") for name in ("one", "three")]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Every call of `Model.sample`."""
+    asked, original = [], Model.sample
+    monkeypatch.setattr(Model, "sample", lambda self, **named: asked.append(named) or original(self, **named))
+    return asked
+
+
+def few(tmp_path) -> list[str]:
+    return ["--steps", "1", "2", "--temperatures", "0.7", "1.3", "--num", "6", "--out", str(tmp_path / "out")]
+
+
+def test_everything_is_written_once(models, tmp_path, calls, capsys):
+    assert main(["pareto", *models, *few(tmp_path)]) == 0
+    out = tmp_path / "out"
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        *("pareto-K1.png", "pareto-K2.png", "pareto.csv", "tables.md", "entropy-aligned.csv"),
+        *("temperature-aligned.csv", "results.json", "report.html", "points"),
+    }
+    for K in (1, 2):
+        assert (out / f"pareto-K{K}.png").read_bytes().startswith(b"\x89PNG")
+    with open(out / "pareto.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    # tau = 1 is always measured, for the temperature-aligned table
+    grid = {(label, K, tau) for label in ("one", "three") for K in ("1", "2") for tau in ("0.7", "1.0", "1.3")}
+    assert {(row["model"], row["steps"], row["temperature"]) for row in rows} == grid
+    assert all(float(row["gen_ppl_low"]) <= float(row["gen_ppl"]) <= float(row["gen_ppl_high"]) for row in rows)
+    tables = (out / "tables.md").read_text(encoding="utf-8")
+    assert "### Entropy-aligned" in tables
+    assert "### Temperature-aligned" in tables
+    assert tables.strip() in capsys.readouterr().out
+    assert "http" not in (out / "report.html").read_text(encoding="utf-8")
+
+    files = {name: (out / name).read_bytes() for name in names if name != "points"}
+    drawn = len(calls)
+    assert main(["pareto", *models, *few(tmp_path)]) == 0
+    assert len(calls) == drawn  # nothing is sampled again
+    assert {name: (out / name).read_bytes() for name in files} == files
+
+
+def test_an_interrupted_run_goes_on(models, tmp_path, calls, monkeypatch):
+    counted = Model.sample
+
+    def stop(self, **named):
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return counted(self, **named)
+
+    monkeypatch.setattr(Model, "sample", stop)
+    arguments = ["pareto", *models, *few(tmp_path), "--align-entropy", "none"]
+    assert main(arguments) == 130
+    finished = len(list((tmp_path / "out" / "points").iterdir()))
+    monkeypatch.setattr(Model, "sample", counted)
+    assert main(arguments) == 0
+    # For each of two models and two K: three temperatures and a trajectory. Five were done; none is done twice.
+    assert len(calls) == 2 * 2 * 4
+    assert finished == 5 + 1  # and the figures of real text
+    assert not (tmp_path / "out" / "entropy-aligned.csv").exists()
+
+
+def test_an_autoregressive_model_among_others(models, tmp_path, capsys):
+    causal_tales_model().save(tmp_path / "ar")
+    arguments = ["--steps", "1", "2", "--temperatures", "1", "--num", "2", "--out", str(tmp_path / "out")]
+    assert main(["pareto", models[0], str(tmp_path / "ar"), *arguments, "--align-entropy", "2.5"]) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert [m["nfe"] for m in results[1]["measurements"]] == [48, 48]
+    with open(tmp_path / "out" / "temperature-aligned.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["model"], row["steps"], row["nfe"]) for row in rows] == [
+        ("one", "1", "1"),
+        ("one", "2", "2"),
+        ("ar", "1", "48"),
+        ("ar", "2", "48"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--steps"], "--steps and --temperatures must have a number each"),
+        (["--steps", "0"], "steps must be"),
+        (["--names", "a"], "--names must be as many as checkpoints, 2; got 1"),
+        (["--names", "a", "a"], "models must have different names"),
+        (["--judge", "none"], "there is no front without GenPPL"),
+        (["--align-entropy", "-1"], "--align-entropy must be"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(arguments, message, models, tmp_path, calls, capsys):
+    out = tmp_path / "out"
+    assert main(["pareto", *models, *arguments, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert calls == []
+    assert not out.exists()
+
+
+def test_models_that_do_not_fit_are_refused(models, tmp_path, calls, capsys):
+    word_model(word_tokenizer(["a", "b"])).save(tmp_path / "words")
+    assert main(["pareto", *models, str(tmp_path / "words"), "--judge", "tales", *few(tmp_path)]) == 2
+    assert "tales can be used only with a model of Tales" in capsys.readouterr().err
+    tales_model(length=60).save(tmp_path / "longer")
+    assert main(["pareto", models[0], str(tmp_path / "longer"), *few(tmp_path)]) == 2
+    assert "give --length (the networks' are: one 48, longer 60)" in capsys.readouterr().err
+    word_model(word_tokenizer(["a", "b", "c"]), length=8).save(tmp_path / "others")
+    causal = word_model(word_tokenizer(["a", "b"]), length=8, causal=True)
+    causal.save(tmp_path / "judge")
+    arguments = ["--judge", str(tmp_path / "judge"), "--align-entropy", "1"]
+    assert main(["pareto", str(tmp_path / "words"), str(tmp_path / "others"), *arguments, *few(tmp_path)]) == 2
+    assert "models with different tokenizers cannot be compared" in capsys.readouterr().err
+    assert calls == []
+
+
+def test_pareto_needs_a_checkpoint(tmp_path, capsys):
+    assert main(["pareto", "--out", str(tmp_path / "out")]) == 2
+    assert "give one or more checkpoints" in capsys.readouterr().err

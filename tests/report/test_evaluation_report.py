@@ -1,0 +1,200 @@
+import csv
+import io
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from multimdm.evaluation.alignment import Aligned, Trial
+from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.nelbo import Nelbo
+from multimdm.evaluation.plan import Evaluation
+from multimdm.evaluation.real_text import RealFigures
+from multimdm.evaluation.trajectory import Trajectory
+from multimdm.report.evaluation_report import at_step, report
+from multimdm.report.formats import full_text, interval_text, perplexity_text, value_text
+from multimdm.report.pareto_figure import COLOURS, pareto_figure
+from multimdm.report.tables import csv_text, entropy_aligned, markdown, temperature_aligned
+from multimdm.report.terminal import print_evaluation
+from support.present import present
+
+_EMPTY = ("area", "base", "br", "col", "hr", "img", "input", "link", "meta")
+
+
+class Checker(HTMLParser):
+    """Checks that elements are nested and closed, and collects what is referred to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag not in _EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def estimate(value: float) -> Estimate:
+    return Estimate(value, value * 0.9, value * 1.1)
+
+
+def measurement(steps: int, temperature: float, gen_ppl: float | None = 20.0, entropy: float = 3.0) -> Measurement:
+    one = estimate(0.5)
+    return Measurement(
+        steps=steps,
+        nfe=steps,
+        temperature=temperature,
+        num=8,
+        length=48,
+        seed=0,
+        judge="tales",
+        gen_ppl=None if gen_ppl is None else estimate(gen_ppl),
+        entropy=estimate(entropy),
+        distinct=(one, one, one),
+        duplicates=one,
+        valid_sentences=one,
+        valid_stories=one,
+        texts=("A <b>tale</b> & more.", ""),
+    )
+
+
+def evaluation(label: str = "one", factor: float = 1.0, reached: bool = True) -> Evaluation:
+    points = [measurement(K, tau, factor * 100 / K * tau, 2 + tau) for K in (2, 4) for tau in (0.8, 1.0, 1.2)]
+    trial = Trial(0.9, estimate(3.1))
+    return Evaluation(
+        label=label,
+        path=f"runs/{label}",
+        description="masked diffusion; 1 block",
+        fingerprint="0" * 64,
+        judge="tales",
+        drawing={"num": 8, "length": 48, "seed": 0, "batch_size": 64, "law": {"top_p": 1.0, "steps": None}},
+        real=RealFigures("tales", 100, estimate(3.2), "tales", 10, estimate(2.8)),
+        nelbo=Nelbo(1.5, 0.2, 0.01, 10, 480),
+        nats_per_token=1.0359,
+        measurements=tuple(points),
+        aligned=tuple(Aligned(3.1, reached, (trial,), measurement(K, 0.9, factor * 90 / K, 3.1)) for K in (2, 4)),
+        trajectories=(Trajectory(2, (1.0, 0.0), (("1", "0"), ("<i>", "cat")), ((1, 2), (0, 0)), True),),
+    )
+
+
+PAIR = [evaluation("one"), evaluation("two", 0.5, reached=False)]
+
+
+def test_the_page_is_whole_and_stands_alone():
+    text = report(PAIR, (2, 4), "A & B")
+    checker = Checker()
+    checker.feed(text)
+    assert checker.open == []
+    assert checker.references
+    assert all(reference.startswith("data:image/png;base64,") for reference in checker.references)
+    assert "http:" not in text
+    assert "https:" not in text
+    assert not checker.tags & {"script", "link", "iframe"}
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_the_page_shows_everything():
+    text = report(PAIR, (2, 4), "A & B")
+    for wanted in (
+        "A &amp; B",
+        "judge: tales",
+        "Entropy-aligned",
+        "Temperature-aligned",
+        "A &lt;b&gt;tale&lt;/b&gt; &amp; more.",
+        "&lt;i&gt;",
+        "1.7000 ± 0.0100",
+        "1.0359 nats per token",
+        "†",
+        "prefers-color-scheme: dark",
+    ):
+        assert wanted in text
+    assert "<b>tale</b>" not in text
+    assert text.count("<img") == 2  # one picture per K
+
+
+def test_a_page_without_judge_samples_or_steps():
+    bare = replace(evaluation(), judge=None, measurements=(), aligned=(), trajectories=(), real=None)
+    text = report([bare], (), "NELBO alone")
+    assert "no judge" in text
+    assert "<img" not in text
+    points = tuple(measurement(4, tau, None) for tau in (1.0, 0.5))
+    text = report([replace(bare, measurements=points)], (4,), "Entropy alone")
+    assert "<img" not in text
+    assert "–" in text
+
+
+def test_tables():
+    aligned, fixed = present(entropy_aligned(PAIR, (2, 4))), present(temperature_aligned(PAIR, (2, 4)))
+    assert aligned.best(0) is None  # the other is at another entropy: there is nothing to compare
+    assert fixed.best(0) == "two"
+    assert aligned.marked
+    assert not fixed.marked
+    text = markdown(aligned, "tales")
+    assert "| one | 45.00 [40.50, 49.50], H = 3.100, τ = 0.9 |" in text
+    assert "| two | 22.50† [20.25, 24.75]" in text
+    assert "closest attainable" in text
+    assert "judge `tales`" in text
+    assert "**25.00**" in markdown(fixed, "tales")
+    rows = list(csv.DictReader(io.StringIO(csv_text(aligned))))
+    assert [(row["model"], row["steps"], row["reached"]) for row in rows] == [
+        ("one", "2", "True"),
+        ("one", "4", "True"),
+        ("two", "2", "False"),
+        ("two", "4", "False"),
+    ]
+    assert float(rows[0]["gen_ppl"]) == 45.0
+
+
+def test_no_table_without_its_measurements():
+    bare = replace(evaluation(), aligned=(), measurements=(measurement(2, 0.5),))
+    assert entropy_aligned([bare], (2,)) is None
+    assert temperature_aligned([bare], (2,)) is None
+
+
+def test_points_of_one_number_of_steps():
+    assert [m.steps for m in at_step(PAIR[0], (2, 4), 4)] == [4, 4, 4]
+    same = replace(PAIR[0], measurements=(measurement(48, 1.0), measurement(48, 1.0)))  # an autoregressive model
+    assert len(at_step(same, (2, 4), 4)) == 1
+
+
+def test_the_figure_has_a_curve_for_each_model():
+    curves = {e.label: at_step(e, (2, 4), 2) for e in PAIR}
+    (axes,) = pareto_figure(curves, PAIR[0].real, "K = 2").axes
+    labels = axes.get_legend_handles_labels()[1]
+    assert labels == ["one", "two", "real text, GenPPL 2.800"]
+    filled = [line for line in axes.lines if to_hex(line.get_markerfacecolor()) == COLOURS[0]]
+    circles = [np.asarray(line.get_xdata()).tolist() for line in filled if line.get_marker() == "o"]
+    assert circles == [[3.0], []]  # tau = 1, and the sign in the legend
+    assert axes.get_yscale() == "log"
+    assert "tales" in axes.get_ylabel()
+
+
+@pytest.mark.parametrize("points", [[], [measurement(2, 1.0, None)]])
+def test_a_curve_without_points(points):
+    assert pareto_figure({"empty": points}, None, "K = 2").axes
+
+
+def test_numbers_as_text():
+    assert [perplexity_text(x) for x in (2.8284, 193.64, 1926.5, 16)] == ["2.828", "193.6", "1,926", "16.00"]
+    assert full_text(Estimate(1.0, 0.5, 1.5)) == "1.000 [0.500, 1.500]"
+    assert full_text(Estimate(1.0)) == "1.000"
+    assert value_text(None) == "–"
+    assert interval_text(None) == ""
+
+
+def test_the_terminal_shows_everything(capsys):
+    print_evaluation(PAIR[1])
+    text = capsys.readouterr().out
+    for wanted in ("two", "GenPPL", "aligned †", "closest attainable", "judge tales", "1.7000 ± 0.0100", "1.0359"):
+        assert wanted in text
+    assert "real text (tales): entropy 3.200 [2.880, 3.520], GenPPL 2.800 [2.520, 3.080]" in text
