@@ -47,6 +47,27 @@ def test_the_commands_run(tmp_path, monkeypatch):
     assert Path("back-again/model.safetensors").exists()
 
 
+def test_training_sampling_and_measuring(tmp_path, monkeypatch, capsys):
+    """The five commands as printed, with fewer steps and smaller networks; then the snippet on what they made."""
+    monkeypatch.chdir(tmp_path)
+    short = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0"
+    small = " --network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
+    extra = {
+        "pretrain": short + small,
+        "adapt": short,
+        "sample": "--num 2",
+        "evaluate": "--num 2 --sequences 2",
+        "pareto": "--num 2 --temperatures 1.0",
+    }
+    lines = re.findall(r"^multimdm ((?:pretrain|adapt|sample|evaluate|pareto) .*)$", README, flags=re.MULTILINE)
+    assert [line.split()[0] for line in lines] == list(extra)
+    for line in lines:
+        assert main(f"{line} {extra[line.split()[0]]}".split()) == 0, line
+    assert Path("runs/measured/report.html").exists()
+    run_snippet("multimdm.load")
+    assert "[MASK]" not in capsys.readouterr().out
+
+
 def test_files_that_it_names_exist():
     for link in re.findall(r"\]\(([^)#]+)\)", README):
         assert (Path(__file__).parents[2] / link).exists(), link

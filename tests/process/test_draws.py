@@ -75,6 +75,23 @@ def test_corrupt_rejects_another_time(process):
 
 
 @ALL
+@SOURCES
+@pytest.mark.parametrize(("s", "t"), [(0.0, 0.5), (0.3, 0.31), (0.2, 0.9), (0.5, 1.0)])
+def test_transition_sample(process, s, t, source):
+    states = [process.vocab_size - 2] + ([process.vocab_size] if process.num_masks else [])
+    for state in states:
+        law = process.transition(torch.tensor(state), f64(s), f64(t))
+        assert p_of_draws(process.transition_sample(many(state), s, t, source()), law) > REJECT
+
+
+@MASKS
+@pytest.mark.parametrize("mutate", [off_by_one, beta_for_alpha])
+def test_transition_sample_rejects_mutants(process, mutate):
+    law = process.transition(torch.tensor(1), f64(0.2), f64(0.6))
+    assert p_of_draws(mutate(process).transition_sample(many(1), 0.2, 0.6, generator()), law) < MUTANT
+
+
+@ALL
 def test_corrupt_with_a_time_per_sequence_and_per_position(process):
     x_0 = many(1)
     t = torch.tensor([0.1, 0.8]).repeat(50)

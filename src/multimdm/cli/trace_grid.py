@@ -41,7 +41,7 @@ def _cells(model: "Model", trace: Trace, number: int) -> list[list[Text]]:
     V = model.network.config.vocab_size
     kinds = trace.kinds(process)[:, number] if process is not None else (states >= V) * OTHER
     several = process is not None and process.num_masks > 1
-    name = partial(_token_name, model)
+    name = partial(_short_name, model)
 
     def cell(state: int, kind: int) -> Text:
         if state >= V:
@@ -54,14 +54,8 @@ def _cells(model: "Model", trace: Trace, number: int) -> list[list[Text]]:
     ]
 
 
-def _token_name(model: "Model", token: int) -> str:
-    """A token as it looks inside a text."""
-    tokenizer = model.tokenizer
-    if tokenizer is None or token >= tokenizer.vocab_size:
-        return f"[{token}]"
-    # The second of two, since the first word of a text may be capitalised.
-    alone, twice = (tokenizer.decode([token] * n, keep_special=True) for n in (1, 2))
-    name = (twice[len(alone) :].strip() or alone.strip() or repr(alone)).replace("\n", "\\n")
+def _short_name(model: "Model", token: int) -> str:
+    name = model.token_name(token).replace("\n", "\\n")
     return name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…"
 
 

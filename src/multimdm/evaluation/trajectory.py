@@ -41,7 +41,7 @@ def trajectory(model: Model, steps: int, drawing: Drawing) -> Trajectory | None:
     def word(state: int) -> str:
         if state >= V:
             return str(state - V) if several else ""
-        return token_name(model, state)
+        return model.token_name(state)
 
     return Trajectory(
         steps=steps,
@@ -50,13 +50,3 @@ def trajectory(model: Model, steps: int, drawing: Drawing) -> Trajectory | None:
         kinds=tuple(tuple(row) for row in kinds),
         several_masks=several,
     )
-
-
-def token_name(model: Model, token: int) -> str:
-    """A token as it looks inside a text; its number if the model has no word for it."""
-    tokenizer = model.tokenizer
-    if tokenizer is None or token >= tokenizer.vocab_size:
-        return f"[{token}]"
-    # The second of two, since the first word of a text may be capitalised.
-    once, twice = (tokenizer.decode([token] * n, keep_special=True) for n in (1, 2))
-    return twice[len(once) :].strip() or once.strip() or repr(once)

@@ -101,6 +101,14 @@ class Model:
         ids = [*start_ids(tokenizer, bos), *encode_gaps(tokenizer, text)]
         return fill(self, infill_canvas(ids, num), sampling, run)
 
+    def token_name(self, token: int) -> str:
+        """A token as it looks inside a text; its number if there is no word for it."""
+        if self.tokenizer is None or token >= self.tokenizer.vocab_size:
+            return f"[{token}]"
+        # The second of two, since the first word of a text may be capitalised.
+        alone, twice = (self.tokenizer.decode([token] * n, keep_special=True) for n in (1, 2))
+        return twice[len(alone) :].strip() or alone.strip() or repr(alone)
+
     def save(self, path: str | Path, replace: bool = False) -> None:
         """Write the checkpoint; the directory appears whole or not at all.
 

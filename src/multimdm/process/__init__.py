@@ -4,7 +4,7 @@ from multimdm.process.assignment import advise_masks, clustered, frequency_balan
 from multimdm.process.base import Process
 from multimdm.process.checks import debug_checks
 from multimdm.process.designated_entry import DesignatedEntry
-from multimdm.process.draws import Generator, categorical, invert_cdf, uniform
+from multimdm.process.draws import Generator, categorical, invert_cdf
 from multimdm.process.gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
 from multimdm.process.gumbel import GumbelNoise
 from multimdm.process.mixture import Mixture
@@ -52,5 +52,4 @@ __all__ = [
     "relaxed_times",
     "signal_of_alpha",
     "sufficient_top",
-    "uniform",
 ]

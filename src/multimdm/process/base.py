@@ -77,6 +77,10 @@ class Process(ABC):
         """A draw of x_t given x_0."""
 
     @abstractmethod
+    def transition_sample(self, x_s: Ids, s: Time, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """A draw of x_t given x_s."""
+
+    @abstractmethod
     def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
         """p(x_0 | x_t), up to a factor, from the network's (unnormalised) prediction: draw hypotheses from it."""
 

@@ -51,7 +51,7 @@ def check_integer(name: str, value: int, minimum: int) -> int:
     return number
 
 
-def check_positive(name: str, value: float) -> None:
+def check_positive(name: str, value: float | int) -> None:
     """A finite number above zero."""
     require(
         isinstance(value, Real) and math.isfinite(value) and value > 0,

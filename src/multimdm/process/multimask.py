@@ -183,6 +183,18 @@ class MultiMask(Process):
         hidden = torch.where(u < refreshed, mask, self.designated_mask(x_0))
         return torch.where(u < v.one_minus_alpha, hidden, x_0.long())
 
+    def transition_sample(self, x_s: Ids, s: Time, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """x_t ~ p_{t|s}(. | x_s), by one number per position. Eq. (two_time_kernel_main)."""
+        check_ids("x_s", x_s, self.num_states)
+        check_order(s, t)
+        b, v = self._between(s, t, x_s), self._at("t", t, x_s)
+        u, hidden = uniform(x_s.shape, generator, x_s.device), self.active(x_s)
+        leaves = torch.where(hidden, 1.0, b.one_minus_alpha)  # is at a mask at t
+        refreshed = torch.where(hidden, b.one_minus_beta, b.one_minus_alpha * v.one_minus_beta)
+        mask = self.vocab_size + pick((u / refreshed).clamp_max(1.0), self.num_masks)
+        x_t = torch.where(u < refreshed, mask, self.designated_mask(x_s))
+        return torch.where(u < leaves, x_t, x_s.long())
+
     def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
         """For masks the prediction is the posterior already."""
         return weights

@@ -99,7 +99,7 @@ def relaxed_state(
     """
     check_integer("vocab_size", vocab_size, 2)
     check_ids("x_0", x_0, vocab_size)
-    check_positive("tau", float(tau))
+    check_positive("tau", tau)
     check_integer("top", top, 1)
     signal, noise = per_position("signal", signal, x_0)[..., None], per_position("noise", noise, x_0)[..., None]
     k = min(top + 1, vocab_size - 1)  # all that can be among the top + 1 largest if the clean token is not
@@ -157,8 +157,8 @@ def sufficient_top(
     beyond the k + 1 largest entries, has at most the mean on the left. Markov's inequality uses up the other half.
     """
     check_integer("vocab_size", vocab_size, 2)
-    check_positive("tau", float(tau))
-    check_positive("noise", float(noise))
+    check_positive("tau", tau)
+    check_positive("noise", noise)
     for name, share in (("lost", lost), ("fraction", fraction)):
         require(0 < share < 1, f"{name} must lie strictly between 0 and 1; got {share!r}")
     n = vocab_size - 1

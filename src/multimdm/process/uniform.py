@@ -116,6 +116,14 @@ class Uniform(Process):
         u = uniform(x_0.shape, generator, x_0.device)
         return torch.where(u < lost, pick((u / lost).clamp_max(1.0), self.vocab_size), x_0.long())
 
+    def transition_sample(self, x_s: Ids, s: Time, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """x_t ~ p_{t|s}(. | x_s), by one number per position."""
+        check_ids("x_s", x_s, self.num_states)
+        check_order(s, t)
+        lost = self._between(s, t, x_s).one_minus_alpha
+        u = uniform(x_s.shape, generator, x_s.device)
+        return torch.where(u < lost, pick((u / lost).clamp_max(1.0), self.vocab_size), x_s.long())
+
     def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
         """Leave-one-out weights times p_t(x_t | .): up to a factor, 1 + V alpha / (1 - alpha) at x_t."""
         self._check_prediction("weights", weights, x_t)
