@@ -69,6 +69,20 @@ def start(arguments: list[str], ranks: int = 1, restarts: int = 0) -> subprocess
     )
 
 
+def start_node(arguments: list[str], place: str) -> subprocess.Popen:
+    """Start one of two nodes with one rank each, which meet at this place; as on a cluster (docs/training.md)."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1"]
+    command += ["--rdzv-backend=c10d", f"--rdzv-endpoint={place}", "--rdzv-id=test", "-m", "multimdm", *arguments]
+    return subprocess.Popen(
+        command,
+        env={**environment(), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
 def finish(process: subprocess.Popen, seconds: float = 240) -> str:
     """Wait for the end; what was printed. A failure shows it."""
     output, _ = process.communicate(timeout=seconds)

@@ -78,6 +78,26 @@ def test_a_damaged_one_is_passed_over_with_a_warning(file, damage, complaint, tm
         open_checkpoint(tmp_path / "step-00000002")
 
 
+def test_later_ones_are_set_aside_and_do_not_count(tmp_path, model, caplog):
+    """Damaged ones, or those of a branch that was left: what is saved next must be kept."""
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    save(checkpoints, model, 40, 50)
+    for name in ("step-00000040", "step-00000050"):
+        _truncate(tmp_path / name / "training.safetensors")
+    assert checkpoints.latest() is None
+    checkpoints.set_aside_after(0)
+    save(checkpoints, model, 10)
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "aside-step-00000040",
+        "aside-step-00000050",
+        "step-00000010",
+    ]
+    assert "it is now" in caplog.text
+
+
 def test_what_is_no_checkpoint_is_left_alone(tmp_path, model):
     (tmp_path / "step-notes").mkdir()
     (tmp_path / "step-00000009").write_text("a file")
@@ -93,7 +113,7 @@ def test_a_failed_save_names_the_last_good_one_and_leaves_no_debris(tmp_path, mo
     def no_space(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("multimdm.training.checkpoints.save_file", no_space)
+    monkeypatch.setattr("multimdm.training.checkpoints.write_safetensors", no_space)
     with pytest.raises(OSError, match=r"step 2 .*No space left.* the last good one is .*step-00000001"):
         save(checkpoints, model, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]

@@ -74,7 +74,7 @@ if where == "rename":
 elif where == "remove":
     checkpoints.shutil.rmtree = die_at(checkpoints.shutil.rmtree)
 else:
-    checkpoints.save_file = die_at(checkpoints.save_file)
+    checkpoints.write_safetensors = die_at(checkpoints.write_safetensors)
 sys.exit(main(sys.argv[3:]))
 """
 

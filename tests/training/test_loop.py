@@ -159,6 +159,42 @@ def test_how_the_work_is_done_may_change(tmp_path):
     assert load(more.model).lineage[0]["steps"] == 14
 
 
+def test_a_branch_sets_later_checkpoints_aside(tmp_path):
+    run(tmp_path / "run")
+    before = weights(tmp_path / "run")
+    run(tmp_path / "run", resume=str(tmp_path / "run" / "checkpoints" / "step-00000009"))
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["aside-step-00000012", "step-00000009", "step-00000012"]
+    assert weights(tmp_path / "run") == before
+
+
+def test_a_checkpoint_of_an_older_version_lacks_keys(tmp_path):
+    """A key that did not exist then has its default."""
+    run(tmp_path / "run")
+    about = tmp_path / "run" / "checkpoints" / "step-00000012" / "training.json"
+    content = json.loads(about.read_text())
+    del content["recipe"]["network"]["absolute_positions"]
+    about.write_text(json.dumps(content))
+    run(tmp_path / "run")
+
+
+def test_other_data_are_not_the_same_run(tmp_path):
+    run(tmp_path / "run")
+    job = tiny_job("run")
+    job.source = cast(Source, _Renamed(job.source))
+    with pytest.raises(ValueError, match="was made with other data than are now at tales"):
+        train(job, tmp_path / "run", quiet=True)
+
+
+def test_another_assignment_is_not_the_same_run(tmp_path):
+    run(tmp_path / "run")
+    job = tiny_job("run")
+    assert isinstance(job.model.process, MultiMask)
+    job.model.process = MultiMask(404, 5, job.model.process.schedule, job.model.process.assignment.flip(0))
+    with pytest.raises(ValueError, match="another assignment of tokens to masks"):
+        train(job, tmp_path / "run", quiet=True)
+
+
 def test_never_needs_a_place_without_checkpoints(tmp_path):
     run(tmp_path / "run", resume="never")
     with pytest.raises(ValueError, match="holds the checkpoints of an earlier run; go on with --resume auto"):
@@ -223,6 +259,18 @@ def _nan_after(inner, steps):
         return Sums(loss * (math.nan if calls > steps else 1.0), terms)
 
     return objective
+
+
+class _Renamed:
+    """A source with another fingerprint."""
+
+    fingerprint = "other"
+
+    def __init__(self, source) -> None:
+        self._source = source
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
 
 
 class _Padded:

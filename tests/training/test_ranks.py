@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 import torch
 
 from multimdm import load
-from support.runs import finish, metrics, start, write_recipe
+from support.runs import finish, metrics, start, start_node, write_recipe
 
 # Dropout differs between ranks by necessity; everything else is a function of the step and the sequence.
-SECTIONS = {"network": {"dropout": 0.0}, "log": {"sample_every": 12, "samples": 2, "sample_steps": 2}}
+SECTIONS = {"network": {"dropout": 0.0}, "log": {"sample_every": 6, "samples": 2, "sample_steps": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,11 @@ def test_the_number_of_ranks_may_change_on_resuming(tmp_path, alone):
     _same(tmp_path / "run", alone)
 
 
-def test_a_dead_rank_is_replaced_and_the_run_goes_on(tmp_path, alone):
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_dead_rank_is_replaced_and_the_run_goes_on(strategy, tmp_path, alone):
     recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
     arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--log.checkpoint-every", "1"]
+    arguments += ["--train.strategy", strategy]
     process = start(arguments, ranks=2, restarts=1)
     while not (tmp_path / "run" / "checkpoints" / "step-00000002").is_dir():
         assert process.poll() is None, process.communicate()[0]
@@ -76,10 +79,38 @@ def test_a_dead_rank_is_replaced_and_the_run_goes_on(tmp_path, alone):
     _same(tmp_path / "run", alone)
 
 
-def _rank(launcher: int, rank: int) -> int:
-    """The process of a rank, among the children of torchrun."""
+def test_a_dead_rank_on_another_node(tmp_path, alone):
+    """Two launchers stand for two nodes; both start their ranks again and all meet once more."""
+    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
+    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--log.checkpoint-every", "1"]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        place = f"localhost:{free.getsockname()[1]}"
+    nodes = [start_node(arguments, place) for _ in range(2)]
+    while not (tmp_path / "run" / "checkpoints" / "step-00000002").is_dir():
+        assert all(node.poll() is None for node in nodes), [node.communicate()[0] for node in nodes]
+        time.sleep(0.01)
+    os.kill(_rank(nodes[1].pid, None), signal.SIGKILL)
+    for node in nodes:
+        finish(node)
+    assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2, 2]
+    _same(tmp_path / "run", alone)
+
+
+def test_nonsense_stops_all_ranks_with_one_message(tmp_path):
+    """Every rank names the last good checkpoint, and the run ends."""
+    recipe = write_recipe(tmp_path / "tiny.yaml", train={"learning_rate": 1e30, "clip": None, "warmup": 0})
+    process = start(["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--log.checkpoint-every", "1"], ranks=2)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode != 0
+    assert output.count("the loss is not a number in step") == 2
+    assert "no checkpoint was made before" not in output
+
+
+def _rank(launcher: int, rank: int | None) -> int:
+    """The process of a rank (any, if none is named), among the children of torchrun."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
     for child in children:
-        if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+        if rank is None or f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
             return int(child)
     raise AssertionError(f"no child of {launcher} has rank {rank}: {children}")

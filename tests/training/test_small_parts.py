@@ -103,7 +103,7 @@ def test_weights_and_biases_is_optional(installed, tmp_path, monkeypatch):
     from types import SimpleNamespace
 
     seen: list = []
-    run = SimpleNamespace(log=lambda numbers, step: seen.append((step, numbers)), finish=lambda: seen.append("done"))
+    run = SimpleNamespace(log=seen.append, finish=lambda: seen.append("done"), define_metric=lambda *_, **__: None)
     stub = SimpleNamespace(init=lambda **about: (seen.append(about), run)[1])
     monkeypatch.setitem(sys.modules, "wandb", stub if installed else None)
     log = LogSettings(tensorboard=False, wandb="project")
@@ -116,5 +116,7 @@ def test_weights_and_biases_is_optional(installed, tmp_path, monkeypatch):
     records.close()
     assert seen[0]["project"] == "project"
     assert seen[0]["config"] == {"a": 1}
-    assert seen[1:] == [(3, {"train/loss": 0.5}), "done"]
+    assert seen[1:] == [{"step": 3, "train/loss": 0.5}, "done"]
+    Records(tmp_path, "x", log, 3, {}).close()
+    assert seen[-2]["id"] == seen[0]["id"]  # a resumed run goes on under its old number
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["loss"] == 0.5

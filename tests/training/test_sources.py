@@ -38,7 +38,6 @@ def test_numbers_name_sequences_whatever_was_read_before(prepared):
     straddling = one.train(40, 20)  # over the end of an epoch
     pieces = [other.train(50, 10), other.train(40, 10)]
     assert torch.equal(straddling.ids, torch.cat([pieces[1].ids, pieces[0].ids]))
-    assert torch.equal(straddling.valid, torch.cat([pieces[1].valid, pieces[0].valid]))
     assert not torch.equal(open_source(settings, seed=1).train(40, 20).ids, straddling.ids)
 
 
@@ -51,7 +50,20 @@ def test_the_validation_split_is_found(prepared):
     assert alone.valid_size == 0
     given = DataSettings(kind="prepared", path=str(prepared / "train"), valid=str(prepared / "valid"))
     assert open_source(given, seed=0).valid_size == 12
-    assert int(source.counts().sum()) == int(source.train(0, 48).valid.sum())
+    hidden = open_source(DataSettings(kind="prepared", path=str(prepared), learn_padding=False), seed=0)
+    assert int(source.counts().sum()) == int(hidden.train(0, 48).valid.sum())
+
+
+def test_padding_is_learnt_in_padded_layouts(prepared):
+    """Hidden padding would tell the network how long a text is, which sampling does not know."""
+    path = str(prepared)
+    learnt = open_source(DataSettings(kind="prepared", path=path), seed=0)
+    hidden = open_source(DataSettings(kind="prepared", path=path, learn_padding=False), seed=0)
+    assert bool(learnt.train(0, 48).valid.all())
+    assert bool(learnt.valid(0, 12).valid.all())
+    assert not bool(hidden.train(0, 48).valid.all())
+    assert torch.equal(learnt.train(0, 48).ids, hidden.train(0, 48).ids)
+    assert learnt.fingerprint == hidden.fingerprint != open_source(DataSettings(), 0).fingerprint
 
 
 def test_a_validation_set_of_another_length_is_refused(prepared, tmp_path):

@@ -1,17 +1,51 @@
 """What `pretrain` and `adapt` share: a recipe, typed overrides, and where the run is kept."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from pydantic import ValidationError
+from pydantic.dataclasses import dataclass
 
 from multimdm.training.recipes import explain, find_recipe, read_recipe
+from multimdm.training.settings import STRICT
 
 
-def options_from(arguments: Sequence[str], command: str, recipe_class: type, options_class: type) -> Any:
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class RunOptions:
+    """What is no part of a recipe."""
+
+    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
+    out: Path = Path("runs/mine")
+    """The run's directory. Default: runs/ and the recipe's name."""
+    resume: str = "auto"
+    """auto: go on from the newest whole checkpoint of the run's directory, if there is one. never: begin anew, in a
+    directory without checkpoints. Or the directory of a checkpoint."""
+
+
+def run(arguments: Sequence[str], command: str, recipe_class: type, options_class: type) -> None:
+    """Parse, build the job and train."""
+    options = _parse(arguments, command, recipe_class, options_class)
+    try:
+        from multimdm.training import building
+        from multimdm.training.loop import describe_nelbo, train
+    except ModuleNotFoundError as error:
+        raise ValueError(f"training needs the package {error.name}: pip install 'multimdm[train]'") from None
+
+    recipe = recipe_class(**{field.name: getattr(options, field.name) for field in fields(recipe_class)})
+    job = building.JOBS[command](recipe, options.out.name)
+    outcome = train(job, options.out, options.resume)
+    if os.environ.get("RANK", "0") != "0":
+        return  # the main rank speaks for all
+    if outcome.nelbo is not None:
+        print(describe_nelbo(outcome.nelbo, job.source.entropy))
+    print(f"{outcome.model} holds the model, {options.out / 'metrics.jsonl'} its course")
+
+
+def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_class: type) -> Any:
     """The recipe of the first argument, with what the other arguments override."""
     if arguments and not arguments[0].startswith("-"):
         path = find_recipe(arguments[0])
@@ -21,24 +55,8 @@ def options_from(arguments: Sequence[str], command: str, recipe_class: type, opt
     elif arguments and arguments[0] in ("-h", "--help"):
         default = None
     else:
-        raise ValueError(
-            f"give a recipe first: multimdm {command} RECIPE [options]; multimdm {command} --help tells more"
-        )
+        raise ValueError(f"give a recipe first: multimdm {command} RECIPE [options]; --help tells more")
     try:
         return tyro.cli(options_class, args=arguments, prog=f"multimdm {command}", default=default)
     except ValidationError as error:
         raise ValueError(explain(error, "options")) from None
-
-
-def run(options: Any, recipe_class: type, build: Callable[[Any, str], Any]) -> None:
-    """Build the job and train."""
-    from multimdm.training.loop import describe_nelbo, train
-
-    recipe = recipe_class(**{field.name: getattr(options, field.name) for field in fields(recipe_class)})
-    job = build(recipe, options.out.name)
-    outcome = train(job, options.out, options.resume)
-    if outcome.nelbo is not None:
-        print(describe_nelbo(outcome.nelbo, job.source.entropy))
-    print(
-        f"{outcome.model} holds the model; {options.out / 'metrics.jsonl'} and {options.out / 'tensorboard'} its course"
-    )

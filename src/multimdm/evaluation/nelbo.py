@@ -1,22 +1,18 @@
 """The negative evidence lower bound of a model on given sequences, in nats per token, with its standard error."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.objectives.base import both
+from multimdm.objectives.base import Network, both
 from multimdm.objectives.next_token import shift_right
 from multimdm.objectives.times import stratified_times
 from multimdm.process import Process, Streams
 from multimdm.process.checks import require
-
-Network = Callable[..., Any]
 
 
 @dataclass(frozen=True)

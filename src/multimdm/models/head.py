@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _CHUNK_ENTRIES = 2**23
-"""Entries of a chunk of logits: 32 MB in float32."""
+"""Entries of a chunk of logits on a CPU: 32 MB in float32."""
+_CHUNK_ENTRIES_GPU = 2**27
+"""On a GPU, which small chunks would leave idle."""
 
 Reduce = Callable[[Tensor, slice], Tensor | tuple[Tensor, ...]]
 """(logits [n, V], which rows) -> what to keep of them.
@@ -36,7 +38,8 @@ class _ReducedLogits(torch.autograd.Function):
     def forward(ctx, features, weight, bias, reduce, grad_enabled):  # pyright: ignore[reportIncompatibleMethodOverride]
         wants_gradient = grad_enabled and any(ctx.needs_input_grad[:3])
         gradients = [torch.zeros_like(x) for x in (features, weight, bias)] if wants_gradient else []
-        rows_per_chunk = max(1, _CHUNK_ENTRIES // weight.shape[0])
+        entries = _CHUNK_ENTRIES_GPU if features.is_cuda else _CHUNK_ENTRIES
+        rows_per_chunk = max(1, entries // weight.shape[0])
         parts: list[tuple[Tensor, ...]] = []
         for start in range(0, max(1, len(features)), rows_per_chunk):
             rows = slice(start, min(start + rows_per_chunk, len(features)))
@@ -47,10 +50,12 @@ class _ReducedLogits(torch.autograd.Function):
             result = result if isinstance(result, tuple) else (result,)
             if wants_gradient and _is_loss(result[0]) and result[0].requires_grad:
                 (slope,) = torch.autograd.grad(result[0], logits)
-                slope = slope.to(weight.dtype)
-                gradients[0][rows] = (slope @ weight).to(features.dtype)
-                gradients[1].addmm_(slope.T, features[rows].to(weight.dtype))
-                gradients[2] += slope.sum(0)
+                gradients[0][rows] = (slope @ weight.to(slope.dtype)).to(features.dtype)
+                if slope.dtype == weight.dtype:
+                    gradients[1].addmm_(slope.T, features[rows].to(slope.dtype))
+                else:  # multiplied in the precision of autocast, summed in that of the weight
+                    gradients[1] += slope.T @ features[rows].to(slope.dtype)
+                gradients[2] += slope.sum(0, dtype=bias.dtype)
             parts.append(tuple(x.detach() for x in result))
         ctx.gradients = gradients  # not `save_for_backward`: the backward pass scales them in place
         results = tuple(_join(column) for column in zip(*parts, strict=True))

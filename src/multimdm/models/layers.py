@@ -165,7 +165,8 @@ class Output(nn.Module):
         """What the linear map sees, at the requested positions only: [N, d], or [B, L, d] without them."""
         shift, scale = self.adaLN_modulation(c).chunk(2, dim=-1)
         if positions is not None:
-            x, shift, scale = (part.expand(*positions.shape, -1)[positions] for part in (x, shift, scale))
+            where = positions.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+            x, shift, scale = (part.expand(*positions.shape, -1)[where] for part in (x, shift, scale))
         return modulate(self.norm_final(x), shift, scale)
 
 

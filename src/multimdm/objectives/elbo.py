@@ -40,9 +40,9 @@ def elbo_sums(
     calls `reduce` on chunks of rows and differentiates each at once.
     """
     active = both(process.active(x_t), batch.valid)
-    clean, state = batch.ids[active], x_t[active]
-    time = t[:, None].expand(active.shape)[active]
-    weight = None if density is None else density[:, None].expand(active.shape)[active]
+    where = active.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+    clean, state, time = batch.ids[where], x_t[where], t[where[0]]
+    weight = None if density is None else density[where[0]]
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)

@@ -15,12 +15,12 @@ from pydantic.dataclasses import dataclass
 
 from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.elbo import Elbo, elbo_sums
+from multimdm.objectives.ramp import Share
 from multimdm.process import Uniform
 from multimdm.process.checks import require
 from multimdm.process.gaussian import snr_of_alpha
 from multimdm.process.relaxation import relaxed_state, relaxed_times, sufficient_top
 
-Share = Annotated[float, Field(ge=0, le=1)]
 ALPHA_RANGE = (0.95, 0.05)
 """What DUO's published gammas, -3.55 and -1.85, come to for GPT-2's vocabulary."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import safetensors
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multimdm.data.directories import whole_directory
@@ -43,6 +43,14 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise ValueError(f"{path} is not a safetensors file: {error}") from None
+
+
+def write_safetensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors; a full disk is an OSError that names the file."""
+    try:
+        save_file(tensors, path)
+    except safetensors.SafetensorError as error:
+        raise OSError(f"cannot write {path}: {error}") from error
 
 
 def read_lightning(path: Path) -> tuple[dict[str, Tensor], bool]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor
 
 from multimdm.data.directories import whole_directory
@@ -13,7 +12,7 @@ from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import DiT
 from multimdm.models.foreign import Foreign, load_exactly
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
-from multimdm.pipeline.files import new_directory, read_json, read_safetensors
+from multimdm.pipeline.files import new_directory, read_json, read_safetensors, write_safetensors
 from multimdm.pipeline.generation import Samples, fill, length_of, settings_of, tokenizer_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.settings import (
@@ -126,7 +125,7 @@ class Model:
         )
         with (whole_directory if replace else new_directory)(Path(path)) as directory:
             (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
-            save_file(tensors, directory / "model.safetensors")
+            write_safetensors(tensors, directory / "model.safetensors")
             if self.tokenizer is not None:
                 self.tokenizer.save(directory)
 

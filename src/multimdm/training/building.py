@@ -40,7 +40,12 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
         cond_dim=shape["cond_dim"],
     )
     torch.manual_seed(derive(recipe.train.seed, "weights"))
-    model = Model(DiT(config), process, source.tokenizer)
+    network = DiT(config)
+    if recipe.network.embedding_std is not None:
+        for table in (network.vocab_embed, network.position_embed):
+            if table is not None:
+                torch.nn.init.normal_(table.embedding, std=recipe.network.embedding_std)
+    model = Model(network, process, source.tokenizer)
     return Job(name, "pretrain", model, _objective(recipe, process, V), source, recipe)
 
 
@@ -131,3 +136,7 @@ def _never_in_data(source: Source) -> tuple[int, ...]:
     """A mask token inside the vocabulary (BERT's) is no token of any text."""
     mask_id = source.tokenizer.mask_id
     return () if mask_id is None else (mask_id,)
+
+
+JOBS = {"pretrain": pretrain_job, "adapt": adapt_job}
+"""By the command that asks for them."""

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor
 
 from multimdm.data.directories import whole_directory
 from multimdm.pipeline import Model, load
-from multimdm.pipeline.files import read_json, read_safetensors
+from multimdm.pipeline.files import read_json, read_safetensors, write_safetensors
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
@@ -38,6 +37,8 @@ class Checkpoint:
     step: int
     recipe: dict[str, Any]
     """As plain data."""
+    data: str
+    """The fingerprint of what it was trained on."""
 
     def model(self) -> Model:
         """The model, with the averaged weights if there are any."""
@@ -54,19 +55,21 @@ class Checkpoints:
     def __init__(self, directory: Path, keep: int) -> None:
         self.directory, self._keep = directory, keep
 
-    def save(self, step: int, model: Model, tensors: Mapping[str, Tensor], recipe: dict[str, Any]) -> Path:
+    def save(
+        self, step: int, model: Model, tensors: Mapping[str, Tensor], recipe: dict[str, Any], data: str = ""
+    ) -> Path:
         """Write one; then, and only then, remove those that are too old."""
         target = self.directory / f"step-{step:08d}"
         try:
             with whole_directory(target) as partial:
                 model.save(partial / "model")
-                save_file(dict(tensors), partial / _TENSORS)
-                about = {"format": 1, "step": step, "recipe": recipe, "files": _describe(partial)}
+                write_safetensors(dict(tensors), partial / _TENSORS)
+                about = {"format": 1, "step": step, "recipe": recipe, "data": data, "files": _describe(partial)}
                 (partial / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
                 _to_disk(partial)
-        except Exception as error:  # safetensors has errors of its own for a full disk
-            kept = self._steps()
-            last = f"the last good one is {self.directory / kept[-1]}" if kept else "there is none yet"
+        except OSError as error:
+            kept = self.latest()
+            last = f"the last good one is {kept.path}" if kept is not None else "there is none yet"
             raise OSError(f"could not save the checkpoint of step {step} in {target}: {error}; {last}") from error
         self._remove_old()
         return target
@@ -79,6 +82,15 @@ class Checkpoints:
             except (ValueError, OSError) as error:
                 _log.warning("checkpoint %s is damaged and is passed over: %s", self.directory / name, error)
         return None
+
+    def set_aside_after(self, step: int) -> None:
+        """Take later checkpoints out of the way of a run that begins at this step: damaged, or another branch's."""
+        for name in self._steps():
+            if _step_of(name) > step:
+                aside = self.directory / f"aside-{name}"
+                shutil.rmtree(aside, ignore_errors=True)
+                (self.directory / name).rename(aside)
+                _log.warning("%s is later than where the run begins; it is now %s", self.directory / name, aside)
 
     def _steps(self) -> list[str]:
         """Names, oldest first."""
@@ -100,6 +112,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     about = read_json(path / _ABOUT)
     try:
         step, recipe, files = int(about["step"]), dict(about["recipe"]), dict(about["files"])
+        data = str(about["data"])
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path / _ABOUT} is not the account of a checkpoint") from None
     for name, expected in files.items():
@@ -111,7 +124,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
             raise ValueError(f"{file} has {size:,} bytes instead of {expected['bytes']:,}")
         if _sha256(file) != expected["sha256"]:
             raise ValueError(f"{file} is not what was written: its sha256 differs")
-    return Checkpoint(path, step, recipe)
+    return Checkpoint(path, step, recipe, data)
 
 
 def _describe(directory: Path) -> dict[str, dict[str, Any]]:

@@ -63,7 +63,7 @@ class Engine:
             lr=train.learning_rate,
             betas=train.betas,
             weight_decay=train.weight_decay,
-            fused=not self.sharded,
+            fused=not self.sharded,  # not for shards on a CPU
         )
 
     # ---------------------------------------------------------------- a step
@@ -163,7 +163,7 @@ class Engine:
             weight.copy_(like(tensors[f"weights.{name}"], weight))
             self.optimizer.state[weight] = {
                 moment: like(tensors[f"{moment}.{name}"], weight) for moment in _MOMENTS[:2]
-            } | {"step": tensors[f"step.{name}"].to(self.device if self.device.type == "cuda" else "cpu")}
+            } | {"step": tensors[f"step.{name}"].to("cpu" if self.sharded else self.device)}
 
     def whole_network(self, weights: Sequence[Tensor]) -> DiT:
         """A network on the CPU with these weights (the average, say) in place of its own. All ranks must ask."""
@@ -178,16 +178,18 @@ def _join_ranks() -> None:
     """Meet the other ranks, if torchrun started several.
 
     Processes that torchrun starts again after a death find the old ones' addresses in its store and wait for them for
-    ever; so every attempt has its own corner of the store.
+    ever; so on one node every attempt has its own corner of the store. Nodes count their attempts separately: with
+    several, the launcher must be told not to share its store (docs/training.md).
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         return
     store, rank, ranks = next(rendezvous("env://"))
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if backend == "nccl":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group(backend, store=PrefixStore(f"attempt {attempt}", store), rank=rank, world_size=ranks)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
 
 
 def full(x: Tensor) -> Tensor:

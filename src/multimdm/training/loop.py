@@ -16,7 +16,7 @@ from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums, validation_times
 from multimdm.objectives import Batch, Objective, stratified_times
 from multimdm.pipeline import Model
-from multimdm.process import Streams, debug_checks
+from multimdm.process import MultiMask, Streams, debug_checks
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display
 from multimdm.training.ema import Ema
@@ -81,16 +81,18 @@ class _Run:
         self.recipe = dump_recipe(job.recipe)
         self.parts = Parts(self.train.batch_size, self.train.micro_batch, engine.rank, engine.ranks)
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
+        self.validated = self._validation_size()
         self.step, self.nelbo = 0, None
         if found is not None:
             self._restore(found)
         self.seconds: dict[str, float] = defaultdict(float)
-        self.display = Display(job.name, self.step, self.train.steps, quiet or not engine.is_main)
         self.records: Records | None = None
         if engine.is_main:
+            checkpoints.set_aside_after(self.step)
             self.records = Records(out, job.name, self.log, self.step, self.recipe)
             self._record("start", ranks=engine.ranks, device=str(engine.device), strategy=self.train.strategy)
             (out / "recipe.yaml").write_text(yaml.safe_dump(self.recipe, sort_keys=False), encoding="utf-8")
+        self.display = Display(job.name, self.step, self.train.steps, quiet or not engine.is_main)
         if found is not None:
             self.display.say(f"{job.name}: going on from {found.path}")
 
@@ -99,7 +101,8 @@ class _Run:
         try:
             window = _Window()
             while self.step < self.train.steps:
-                window.add(self._one_step(), self.parts.tokens)
+                start = time.perf_counter()
+                window.add(*self._one_step(), time.perf_counter() - start)
                 self.step += 1
                 self.display.advance(self.step)
                 if self._due(self.log.every):
@@ -122,22 +125,21 @@ class _Run:
 
     # ------------------------------------------------------------------ a step
 
-    def _one_step(self) -> dict[str, float]:
-        """One update of the weights; the terms of its loss in nats per token."""
+    def _one_step(self) -> tuple[dict[str, float], int]:
+        """One update of the weights; the terms of its loss in nats per token, and how many tokens there were."""
         with self._timed("data"):
             batches = list(self._batches())
             tokens = sum(int(example.valid.sum()) for example, _ in batches)
             tokens = int(self.engine.sum(torch.tensor(tokens))) if self.engine.ranks > 1 else tokens
-            self.parts.tokens = tokens
         with self._timed("step"):
-            sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.float64))
+            sums: dict[str, torch.Tensor] = {}
             for number, (_, batch) in enumerate(batches):
                 torch.manual_seed(derive(self.train.seed, "dropout", self.step, number, self.engine.rank))
                 with self.engine.accumulating(last=number == len(batches) - 1):
                     result = self.job.objective(self.engine, batch)
                     self.engine.backward(result.loss * (self.engine.ranks / tokens))
                 for name, value in {"loss": result.loss.detach(), **result.terms}.items():
-                    sums[name] = sums[name] + value.double().cpu()
+                    sums[name] = sums.get(name, 0.0) + value.double()
             totals = self.engine.sum(torch.stack(list(sums.values()))) / tokens
             terms = dict(zip(sums, totals.tolist(), strict=True))
             norm = self.engine.gradient_norm(self.train.clip)
@@ -146,7 +148,7 @@ class _Run:
             self.engine.update(rate)
             if self.ema is not None:
                 self.ema.update(self.step)
-        return {**terms, "gradient_norm": norm, "learning_rate": rate}
+        return {**terms, "gradient_norm": norm, "learning_rate": rate}, tokens
 
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""
@@ -170,7 +172,7 @@ class _Run:
         if math.isfinite(terms["loss"]) and math.isfinite(norm):
             return
         first = self.step * self.train.batch_size
-        last = self.checkpoints.latest() if self.engine.is_main else None
+        last = self.engine.agree(self.checkpoints.latest() if self.engine.is_main else None)
         kept = f"the last good checkpoint is {last.path}" if last is not None else "no checkpoint was made before"
         numbers = ", ".join(f"{name} {value:g}" for name, value in {**terms, "gradient norm": norm}.items())
         raise ValueError(
@@ -189,13 +191,9 @@ class _Run:
 
     def _validate(self, record: bool = True) -> Nelbo | None:
         """The NELBO of the averaged weights on held-out sequences, shared out among ranks."""
-        source = self.job.source
-        size = self.log.validation_sequences
-        size = size if source.valid_size is None else min(size, source.valid_size)
+        source, size = self.job.source, self.validated
         if size == 0:
             return None
-        if size < self.engine.ranks:
-            raise ValueError(f"there must be a validation sequence for each of {self.engine.ranks} ranks; got {size}")
         with self._timed("validate"), self._averaged():
             times = validation_times(size, self.log.validation_draws, seed=derive(0, "validation times"))
             sums = NelboSums(torch.zeros(7, dtype=torch.float64))
@@ -229,6 +227,14 @@ class _Run:
         self.display.say(f"{self.job.name}  {self.step:,}  {describe_nelbo(result, source.entropy)}")
         return result
 
+    def _validation_size(self) -> int:
+        """How many held-out sequences are used; 0 if there are none."""
+        there = self.job.source.valid_size
+        size = self.log.validation_sequences if there is None else min(self.log.validation_sequences, there)
+        if 0 < size < self.engine.ranks:
+            raise ValueError(f"there must be a validation sequence for each of {self.engine.ranks} ranks; got {size}")
+        return size
+
     def _sample(self) -> None:
         """A few texts of the averaged weights."""
         with self._timed("sample"), self._averaged():
@@ -252,9 +258,10 @@ class _Run:
 
     def _save(self) -> None:
         with self._timed("save"):
-            tensors, model = self.engine.state(), self._current_model()  # all ranks take part
-            if self.engine.is_main:
-                self.checkpoints.save(self.step, model, tensors, self.recipe)
+            if self.engine.is_main or self.engine.sharded:  # shards are gathered by all ranks
+                tensors, model = self.engine.state(), self._current_model()
+                if self.engine.is_main:
+                    self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.source.fingerprint)
 
     def _current_model(self) -> Model:
         weights = self.ema.average if self.ema is not None else self.engine.weights
@@ -263,8 +270,15 @@ class _Run:
         return replace(self.job.model, network=network, lineage=(*self.job.model.lineage, step))
 
     def _restore(self, found: Checkpoint) -> None:
-        check_same_run(found, self.recipe)
+        check_same_run(found, self.job.recipe, self.job.source.fingerprint)
         model = found.model()
+        process, ours = model.process, self.job.model.process
+        if (
+            isinstance(process, MultiMask)
+            and isinstance(ours, MultiMask)
+            and not torch.equal(process.assignment, ours.assignment)
+        ):
+            raise ValueError(f"{found.path} was made with another assignment of tokens to masks")
         if model.network.config != self.engine.network.config:
             raise ValueError(
                 f"{found.path} holds another network: {model.network.config} instead of {self.engine.network.config}"
@@ -280,10 +294,11 @@ class _Run:
         if self.nelbo is None:  # the run had been at its end before
             self.nelbo = self._validate(record=False)
         target = self.out / "model"
-        model = self._current_model()
-        if self.engine.is_main:
-            model.save(target, replace=True)
-            self.display.say(f"{self.job.name}: wrote {target}")
+        if self.engine.is_main or self.engine.sharded:
+            model = self._current_model()
+            if self.engine.is_main:
+                model.save(target, replace=True)
+                self.display.say(f"{self.job.name}: wrote {target}")
         return Outcome(target, self.nelbo, dict(self.seconds))
 
     # ---------------------------------------------------------------- helpers
@@ -303,18 +318,17 @@ class _Window:
     """Means over the steps since the last report."""
 
     def __init__(self) -> None:
-        self._start, self._steps, self._tokens = time.perf_counter(), 0, 0
+        self._seconds, self._steps, self._tokens = 0.0, 0, 0
         self._sums: dict[str, float] = defaultdict(float)
 
-    def add(self, numbers: dict[str, float], tokens: int) -> None:
-        self._steps, self._tokens = self._steps + 1, self._tokens + tokens
+    def add(self, numbers: dict[str, float], tokens: int, seconds: float) -> None:
+        self._steps, self._tokens, self._seconds = self._steps + 1, self._tokens + tokens, self._seconds + seconds
         for name, value in numbers.items():
             self._sums[name] += value
 
     def means(self) -> dict[str, float]:
-        seconds = max(time.perf_counter() - self._start, 1e-9)
         means = {name: value / self._steps for name, value in self._sums.items()}
-        return {**means, "tokens_per_second": self._tokens / seconds}
+        return {**means, "tokens_per_second": self._tokens / self._seconds}
 
 
 def describe_nelbo(result: Nelbo, entropy: float | None) -> str:

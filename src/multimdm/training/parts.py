@@ -20,8 +20,6 @@ class Parts:
             )
         self._rank, self._ranks = rank, ranks
         self._starts = range(rank * share, (rank + 1) * share, self.size)
-        self.tokens = 0
-        """Tokens of the whole step, over all ranks."""
 
     def __iter__(self) -> Iterator[range]:
         return (range(start, start + self.size) for start in self._starts)

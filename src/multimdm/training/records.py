@@ -2,6 +2,8 @@
 
 import json
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,13 @@ class Records:
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """One line: what kind of record it is, after how many steps, and its values."""
-        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise OSError(
+                f"cannot write {self._path} in step {step}: {error}; checkpoints are whole, and the run can go on"
+            ) from error
         for key, value in values.items():
             if self._board is not None:
                 if isinstance(value, int | float):
@@ -39,11 +46,12 @@ class Records:
                     self._board.add_text(kind, "\n\n".join(value), step)
         if self._wandb is not None:
             numbers = {f"{kind}/{key}": value for key, value in values.items() if isinstance(value, int | float)}
-            self._wandb.log(numbers, step=step)
+            self._wandb.log({**numbers, "step": step})
 
     def close(self) -> None:
         """Flush everything."""
-        self._file.close()
+        with suppress(OSError):  # what could not be written was told before
+            self._file.close()
         if self._board is not None:
             self._board.close()
         if self._wandb is not None:
@@ -77,4 +85,10 @@ def _start_wandb(project: str, name: str, out: Path, recipe: dict[str, Any]) -> 
         import wandb  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ValueError("log.wandb needs the package wandb: pip install wandb, or leave log.wandb out") from None
-    return wandb.init(project=project, name=name, dir=str(out), config=recipe, id=name, resume="allow")
+    remembered = out / "wandb-id"  # a resumed run goes on under its old one
+    if not remembered.exists():
+        remembered.write_text(secrets.token_hex(8), encoding="utf-8")
+    number = remembered.read_text(encoding="utf-8").strip()
+    run = wandb.init(project=project, name=name, dir=str(out), config=recipe, id=number, resume="allow")
+    run.define_metric("*", step_metric="step")  # after resuming, steps are told again
+    return run

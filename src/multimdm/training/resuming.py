@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from multimdm.training.checkpoints import Checkpoint, Checkpoints, open_checkpoint
+from multimdm.training.recipes import dump_recipe, parse_recipe
+from multimdm.training.settings import TrainingRecipe
 
 Resume = str
 """`auto`: the newest whole checkpoint of the run's directory, if there is one. `never`: begin anew, where there are no
@@ -27,15 +29,23 @@ def find_checkpoint(checkpoints: Checkpoints, out: Path, resume: Resume) -> Chec
     return open_checkpoint(Path(resume))
 
 
-def check_same_run(found: Checkpoint, recipe: dict[str, Any]) -> None:
-    """Refuse to go on with another recipe, but for what does not change what is learnt."""
-    old, new = _flat(_essential(found.recipe, recipe)), _flat(_essential(recipe, recipe))
+def check_same_run(found: Checkpoint, asked: TrainingRecipe, data: str) -> None:
+    """Refuse to go on with another recipe or other data, but for what does not change what is learnt."""
+    # A checkpoint of an older version may lack keys: their defaults are what it was trained with.
+    found_recipe = dump_recipe(parse_recipe(found.recipe, type(asked), str(found.path)))
+    recipe = dump_recipe(asked)
+    old, new = _flat(_essential(found_recipe, recipe)), _flat(_essential(recipe, recipe))
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key):
             raise ValueError(
                 f"{found.path} was made with {key} = {old.get(key)!r}, not {new.get(key)!r}; train the changed recipe "
                 "in another directory (--out), or resume with the old value"
             )
+    if found.data != data:
+        raise ValueError(
+            f"{found.path} was made with other data than are now at {recipe['data']['path'] or recipe['data']['kind']} "
+            f"({found.data[:12]} instead of {data[:12]}); train on them in another directory (--out)"
+        )
 
 
 def _essential(recipe: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

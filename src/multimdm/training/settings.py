@@ -27,6 +27,10 @@ class DataSettings:
     """Of prepared data: the directory. If it has the folders train and valid, they are used as such."""
     valid: str | None = None
     """Of prepared data: another directory to validate on."""
+    learn_padding: bool | None = None
+    """Of prepared data: predict padding like any token, so that the model learns how long texts are; figures per token
+    then count it. Else padding is hidden, and nothing is learnt of lengths. Default: yes for --layout padded, no for
+    packed sequences."""
     length: Positive = 48
     """Of tales: tokens per story, padding included; 48 is the least. Prepared data have their own length."""
 
@@ -57,6 +61,9 @@ class NetworkSettings:
     absolute_positions: bool = False
     """Give every position a vector of its own, beside the rotary embedding: for texts that begin at position 0 (padded
     layouts, Tales), whose beginning a network could not find otherwise while everything is masked."""
+    embedding_std: PositiveFloat | None = None
+    """Standard deviation of the embeddings at the start. Without it, that of MDLM's code, about 0.6 / sqrt(width):
+    small networks then learn slowly, since the blocks soon drown which token was where."""
     conditioning: Literal["auto", "sigma", "time", "none"] = "auto"
     """What the network sees of t. auto: nothing for mdlm and ar, sigma = -log(1 - t) for the others."""
 

@@ -38,6 +38,11 @@ class Source(Protocol):
         """The exact entropy per token in nats, where it is known: the least NELBO there can be."""
         ...
 
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal training data with equal ids."""
+        ...
+
     def train(self, first: int, num: int) -> Example:
         """The training sequences number first .. first + num - 1 of the run, through as many epochs as it takes."""
         ...
@@ -60,6 +65,7 @@ class TalesSource:
         self.tales = Tales(length)
         self.tokenizer, self.length = tales_tokenizer(self.tales), length
         self.entropy = self.tales.entropy_per_token
+        self.fingerprint = f"{self.tokenizer.fingerprint}, length {length}"
         # Runs with different seeds are validated on the same stories.
         self._seeds = {"train": derive(seed, "tales train"), "valid": derive(0, "tales valid")}
 
@@ -103,6 +109,9 @@ class PreparedSource:
         if len(self._train) == 0:
             raise ValueError(f"{root} has no sequences to train on")
         self.valid_size = len(self._valid) if self._valid is not None else 0
+        self.fingerprint = f"{self._train.manifest.tokens_sha256}, {self.tokenizer.fingerprint}"
+        padded = self._train.manifest.layout == "padded"
+        self._learn_padding = padded if settings.learn_padding is None else settings.learn_padding
         self._seed, self._order = seed, (-1, torch.empty(0))
 
     def train(self, first: int, num: int) -> Example:
@@ -111,12 +120,16 @@ class PreparedSource:
         numbers = torch.arange(first, first + num)
         epochs = range(first // size, (first + num - 1) // size + 1)
         picked = [self._permutation(epoch)[numbers[numbers // size == epoch] % size] for epoch in epochs]
-        return self._train[torch.cat(picked).numpy()]
+        return self._counted(self._train[torch.cat(picked).numpy()])
 
     def valid(self, first: int, num: int) -> Example:
         """In the order of the file."""
         assert self._valid is not None
-        return self._valid[first : first + num]
+        return self._counted(self._valid[first : first + num])
+
+    def _counted(self, example: Example) -> Example:
+        """With padding as a token like others, or hidden."""
+        return Example(example.ids, torch.ones_like(example.valid)) if self._learn_padding else example
 
     def counts(self) -> Tensor:
         """Of the whole training split."""
