@@ -49,7 +49,8 @@ def test_results_report_and_nothing_twice(checkpoint, tmp_path, calls, capsys):
     assert {one["target"] for one in results["aligned"]} == {results["real"]["entropy"]["value"]}
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.startswith("<!doctype html>")
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
     capsys.readouterr()
 
     assert main([*command, "--json"]) == 0
@@ -78,6 +79,42 @@ def test_an_autoregressive_model_has_one_number_of_steps(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "ar"), "--steps", "1", "2", "--num", "2", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert [(m["steps"], m["nfe"]) for m in results["measurements"]] == [(48, 48)]
+
+
+def test_blocks_and_thresholds_can_be_measured(checkpoint, capsys):
+    law = ["--order", "confidence", "--block-length", "24", "--threshold", "0.9"]
+    assert main(["evaluate", checkpoint, "--steps", "4", "--num", "4", *law, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["drawing"]["law"]["block_length"] == 24
+    assert results["measurements"][0]["nfe"] <= 4
+
+
+def test_the_device(checkpoint, calls, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["evaluate", checkpoint, "--steps", "1", "--num", "2", "--device", "cpu"]) == 0
+    calls.clear()
+    assert main(["evaluate", checkpoint, "--device", "cuda"]) == 2
+    assert "cuda is not available" in capsys.readouterr().err
+    assert calls == []
+
+
+def test_settings_that_do_not_fit_are_refused(tmp_path, calls, capsys):
+    causal_tales_model().save(tmp_path / "ar")
+    out = tmp_path / "out"
+    assert main(["evaluate", str(tmp_path / "ar"), "--corrector", "0.1", "--out", str(out)]) == 2
+    assert "ar: order, corrector, grid and greedy_last are for diffusion models" in capsys.readouterr().err
+    assert calls == []
+    assert not out.exists()
+
+
+def test_missing_real_text_is_told(tmp_path, capsys):
+    word_model(word_tokenizer([*"abcdefgh"])).save(tmp_path / "words")
+    command = ["evaluate", str(tmp_path / "words"), "--judge", "none", *FEW, "--out", str(tmp_path / "out"), "--report"]
+    assert main(command) == 0
+    assert "No held-out text was given (--data)" in capsys.readouterr().out
+    assert "No held-out text was given (--data)" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert main(command[:-1]) == 0
+    assert not (tmp_path / "out" / "report.html").exists()  # it would be that of an earlier run
 
 
 def test_a_hugging_face_judge(tmp_path, capsys):
@@ -114,6 +151,8 @@ def test_without_a_judge(checkpoint, capsys):
         (["--length", "49"], "length must be at most 48"),
         (["--judge", "./nowhere"], "judge './nowhere' cannot be found"),
         (["--data", "./nowhere", "--nelbo"], "nowhere"),
+        (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:NUMBER; got 'gpu'"),
+        (["--order", "confidence", "--block-length", "4"], "tiny: steps must be at least the number of blocks, 12"),
     ],
 )
 def test_bad_input_is_refused_before_any_sampling(arguments, message, checkpoint, calls, capsys):
@@ -137,6 +176,7 @@ def test_models_that_do_not_fit_are_refused(tmp_path, calls, capsys):
     model.save(tmp_path / "mute")
     assert main(["evaluate", str(tmp_path / "mute"), "--judge", "gpt2"]) == 2
     assert "no tokenizer" in capsys.readouterr().err
-    assert main(["evaluate", str(tmp_path / "nowhere")]) == 2
+    assert main(["evaluate", str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]) == 2
     assert "is not a checkpoint directory" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
     assert calls == []

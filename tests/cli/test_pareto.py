@@ -1,11 +1,16 @@
 import csv
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from multimdm.cli.main import main
-from multimdm.pipeline import Model
-from support.tiny_models import causal_tales_model, tales_model, word_model, word_tokenizer
+from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.pipeline import Model, load
+from multimdm.process import Uniform
+from support.tiny_models import TALES, causal_tales_model, tales_model, tiny_dit, word_model, word_tokenizer
 
 
 @pytest.fixture
@@ -47,7 +52,9 @@ def test_everything_is_written_once(models, tmp_path, calls, capsys):
     assert "### Entropy-aligned" in tables
     assert "### Temperature-aligned" in tables
     assert tables.strip() in capsys.readouterr().out
-    assert "http" not in (out / "report.html").read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "http:" not in page
+    assert "https:" not in page
 
     files = {name: (out / name).read_bytes() for name in names if name != "points"}
     drawn = len(calls)
@@ -82,6 +89,9 @@ def test_an_autoregressive_model_among_others(models, tmp_path, capsys):
     assert main(["pareto", models[0], str(tmp_path / "ar"), *arguments, "--align-entropy", "2.5"]) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert [m["nfe"] for m in results[1]["measurements"]] == [48, 48]
+    tables = capsys.readouterr().out
+    assert tables.count("(48 calls)") == 4  # two tables of two K
+    assert all("**" not in line for line in tables.splitlines() if line.startswith("| ar"))
     with open(tmp_path / "out" / "temperature-aligned.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [(row["model"], row["steps"], row["nfe"]) for row in rows] == [
@@ -101,6 +111,7 @@ def test_an_autoregressive_model_among_others(models, tmp_path, capsys):
         (["--names", "a", "a"], "models must have different names"),
         (["--judge", "none"], "there is no front without GenPPL"),
         (["--align-entropy", "-1"], "--align-entropy must be"),
+        (["--device", "cuda:x"], "device must be auto, cpu, cuda or cuda:NUMBER; got 'cuda:x'"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(arguments, message, models, tmp_path, calls, capsys):
@@ -127,6 +138,66 @@ def test_models_that_do_not_fit_are_refused(models, tmp_path, calls, capsys):
     assert calls == []
 
 
+def test_settings_that_do_not_fit_a_model_are_refused_before_the_others_are_measured(models, tmp_path, calls, capsys):
+    V = TALES.vocab_size
+    Model(tiny_dit(V, 0, 48), Uniform(V), tales_tokenizer(TALES)).save(tmp_path / "duo")
+    arguments = ["--order", "confidence", *few(tmp_path)]
+    assert main(["pareto", *models, str(tmp_path / "duo"), *arguments]) == 2
+    assert "duo: process must have masks for order='confidence'; got Uniform" in capsys.readouterr().err
+    assert main(["pareto", *models, str(tmp_path / "nowhere"), *few(tmp_path)]) == 2
+    assert "is not a checkpoint directory" in capsys.readouterr().err
+    assert calls == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_file_of_an_earlier_run_stays(models, tmp_path):
+    out = tmp_path / "out"
+    common = ["--num", "2", "--temperatures", "1", "--out", str(out)]
+    assert main(["pareto", models[0], "--steps", "1", "2", "--align-entropy", "2.5", *common]) == 0
+    (out / "notes.txt").write_text("mine")
+    assert main(["pareto", models[0], "--steps", "1", "--align-entropy", "none", *common]) == 0
+    assert {path.name for path in out.iterdir()} == {
+        *("pareto-K1.png", "pareto.csv", "tables.md", "temperature-aligned.csv", "results.json", "report.html"),
+        *("points", "notes.txt"),
+    }
+
+
+def test_models_share_one_judge(models, tmp_path, monkeypatch):
+    causal_tales_model().save(tmp_path / "judge")
+    loaded = []
+    monkeypatch.setattr(
+        "multimdm.evaluation.judges.finding.load", lambda path, device: loaded.append(path) or load(path, device)
+    )
+    arguments = ["--steps", "1", "--num", "2", "--temperatures", "1", "--align-entropy", "none"]
+    arguments += ["--judge", str(tmp_path / "judge"), "--out", str(tmp_path / "out")]
+    assert main(["pareto", *models, *arguments]) == 0
+    assert loaded == [str(tmp_path / "judge")]
+
+
+def test_names_that_pictures_could_take_for_something_else(models, tmp_path):
+    arguments = ["--steps", "1", "--num", "2", "--temperatures", "1", "--align-entropy", "none"]
+    assert main(["pareto", *models, "--names", "$x_{", "_y", *arguments, "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "pareto-K1.png").exists()
+
+
 def test_pareto_needs_a_checkpoint(tmp_path, capsys):
     assert main(["pareto", "--out", str(tmp_path / "out")]) == 2
     assert "give one or more checkpoints" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["pareto", "--help"]])
+def test_a_reader_that_leaves_is_no_error(arguments):
+    """As `multimdm pareto --help | head -1`: the pipe is closed before anything is written to it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "multimdm", *arguments],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == 141

@@ -119,6 +119,25 @@ def test_out(checkpoints, tmp_path, capsys):
     assert "exists already; choose another place or remove it" in capsys.readouterr().err
 
 
+def test_out_appears_whole_or_not_at_all(checkpoints, tmp_path, monkeypatch, capsys):
+    def fail(model, trace, number, console):
+        console.print("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr("multimdm.cli.trace_grid.print_trace", fail)
+    assert main(["sample", str(checkpoints / "one"), "--trace", "--out", str(tmp_path / "texts.txt")]) == 2
+    assert "disk full" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_device(checkpoints, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    plain = run(capsys, checkpoints / "one", "--num", 1)
+    assert run(capsys, checkpoints / "one", "--num", 1, "--device", "cpu") == plain
+    assert main(["sample", str(tmp_path / "nowhere"), "--device", "cuda"]) == 2
+    assert "cuda is not available" in capsys.readouterr().err
+
+
 def test_without_a_tokenizer_there_are_ids(checkpoints, capsys):
     assert main(["sample", str(checkpoints / "bare")]) == 2
     assert "has no tokenizer to make text of the ids" in capsys.readouterr().err
@@ -151,15 +170,17 @@ def test_bad_input_is_refused_and_nothing_is_written(arguments, message, checkpo
 
 
 def test_no_such_checkpoint(tmp_path, capsys):
-    assert main(["sample", str(tmp_path / "nowhere")]) == 2
+    assert main(["sample", str(tmp_path / "nowhere"), "--out", str(tmp_path / "new" / "a.txt")]) == 2
     assert "nowhere is not a checkpoint directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_help_does_not_wait_for_torch():
+@pytest.mark.parametrize("command", ["sample", "evaluate", "pareto"])
+def test_help_does_not_wait_for_torch(command):
     code = (
         "import sys\n"
         "from multimdm.cli.main import main\n"
-        "try: main(['sample', '--help'])\n"
+        f"try: main(['{command}', '--help'])\n"
         "except SystemExit: print('torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,10 +1,12 @@
 import math
+from functools import cache
 
 import pytest
 import torch
 
-from multimdm.evaluation.alignment import align_entropy, find_temperature
+from multimdm.evaluation.alignment import Aligned, align_entropy, find_temperature
 from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.measurement import measure
 from multimdm.evaluation.sample_statistics import unigram_entropy
 from multimdm.evaluation.settings import Drawing
 from multimdm.pipeline import Model, Samples
@@ -78,27 +80,33 @@ class Urn(Model):
         return Samples((u * 10 * temperature).long(), [], 1)
 
 
+def align(model: Model, steps: int, target: float, drawing: Drawing) -> Aligned:
+    """Every temperature is measured once."""
+    measured_at = cache(lambda tau: measure(model, None, steps, tau, drawing))
+    return align_entropy(lambda tau: measured_at(tau).entropy, measured_at, target)
+
+
 def test_alignment_of_samples():
     model = Urn()
     drawing = Drawing(num=200, seed=7)
     expected = unigram_entropy((Streams.spawn(0, 4000).uniform((4000, 64)) * 20).long()).mean()
-    result = align_entropy(model, None, 4, float(expected), drawing)
+    result = align(model, 4, float(expected), drawing)
     assert result.reached
     assert result.measurement.temperature == pytest.approx(2.0, abs=0.05)
     assert result.measurement.entropy.contains(float(expected))
     assert {seed for seed, _ in model.asked} == {7}  # common random numbers
-    assert len(model.asked) == len(result.trials)  # what was found is not drawn again
+    assert len(model.asked) == len(result.trials)
 
 
 def test_more_than_the_greatest_entropy_is_out_of_reach():
-    result = align_entropy(Urn(), None, 4, 10.0, Drawing(num=20))
+    result = align(Urn(), 4, 10.0, Drawing(num=20))
     assert not result.reached
     assert result.target == 10.0
     assert result.measurement.temperature == 5.0  # the highest that is tried
 
 
 def test_alignment_of_a_network():
-    result = align_entropy(tales_model(), None, 2, 3.0, Drawing(num=32))
+    result = align(tales_model(), 2, 3.0, Drawing(num=32))
     assert result.reached
     assert result.measurement.entropy.value == pytest.approx(3.0, abs=0.02)
     assert torch.isfinite(torch.tensor(result.measurement.temperature))

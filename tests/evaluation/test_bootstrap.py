@@ -36,6 +36,13 @@ def test_one_sample_has_no_interval():
     assert Bootstrap(1).share(torch.tensor([True])) == Estimate(1.0, None, None)
 
 
+def test_overlap():
+    one = Estimate(1.0, 0.5, 1.5)
+    assert one.overlaps(Estimate(2.0, 1.5, 2.5))
+    assert not one.overlaps(Estimate(2.0, 1.6, 2.5))
+    assert one.overlaps(Estimate(9.0))  # of which nothing is known
+
+
 def test_coverage():
     """Of 400 sets of 60 numbers, about 95% must have intervals with the true mean inside."""
     generator = torch.Generator().manual_seed(0)
@@ -65,6 +72,16 @@ def test_shares_that_all_agree_are_not_certain():
     assert (none.value, none.low, none.high) == pytest.approx((0.0, 0.0, z2 / (8 + z2)))
     every = Bootstrap(8).share(torch.ones(8, dtype=torch.bool))
     assert (every.value, every.low, every.high) == pytest.approx((1.0, 8 / (8 + z2), 1.0))
+
+
+def test_parts_that_all_agree_are_not_certain():
+    """Three samples with parts are three trials, however many parts they have; one has none."""
+    parts = torch.tensor([5, 5, 0, 5])
+    samples = Bootstrap(3).share(torch.ones(3, dtype=torch.bool))
+    assert Bootstrap(4).share_of_parts(parts, parts) == samples
+    assert Bootstrap(4).share_of_parts(torch.zeros_like(parts), parts).high == pytest.approx(1 - present(samples.low))
+    some = torch.tensor([5, 3, 0, 1])
+    assert Bootstrap(4).share_of_parts(some, parts) == Bootstrap(4).ratio(some, parts)
 
 
 def test_perplexity_does_not_overflow():

@@ -1,13 +1,16 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from multimdm.data.tales_words import DEFAULT
 from multimdm.evaluation.bootstrap import Bootstrap
-from multimdm.evaluation.judges import Judge, make_judge
-from multimdm.evaluation.judges.causal_lm import CausalLMJudge
+from multimdm.evaluation.judges import Judge, Judges, make_judge
+from multimdm.evaluation.judges.causal_lm import CausalLMJudge, LanguageModel
 from multimdm.evaluation.judges.end_of_text import counted, pieces
 from multimdm.evaluation.nelbo import nelbo_sums
+from multimdm.evaluation.real_text import real_text
 from multimdm.process import Streams
 from support.present import present
 from support.tiny_judges import END, UnigramNetwork, hugging_face_tokenizer, save_tiny_gpt2
@@ -41,7 +44,8 @@ def test_pieces_of_a_sequence():
 def unigram_judge(positions: int = 1024) -> tuple[CausalLMJudge, torch.Tensor]:
     probs = torch.tensor([0.4, 0.3, 0.1, 0.05, 0.1, 0.05])  # a b c d, end, unknown
     tokenizer = hugging_face_tokenizer(WORDS)
-    return CausalLMJudge("unigram", "1", UnigramNetwork(probs, positions), tokenizer, READER), probs.double()
+    judge = LanguageModel(UnigramNetwork(probs, positions), tokenizer)
+    return CausalLMJudge("unigram", "1", judge, READER), probs.double()
 
 
 def test_gen_ppl_by_hand():
@@ -67,7 +71,7 @@ def test_text_is_truncated_to_the_length_of_the_samples():
     """A judge with shorter tokens than the model sees the beginning only."""
     reader = word_tokenizer(["a b a b a b"])
     judge, _ = unigram_judge()
-    longer = CausalLMJudge("unigram", "1", judge._network, judge._tokenizer, reader)
+    longer = CausalLMJudge("unigram", "1", LanguageModel(judge._network, judge._tokenizer), reader)
     assert longer.score(torch.tensor([[0, 0, 0, 0]])).tokens.tolist() == [3]
 
 
@@ -178,22 +182,77 @@ def test_what_cannot_be_found_is_told(tmp_path, monkeypatch):
 
 
 def test_hub_names(tmp_path, monkeypatch):
-    """A name is looked up by its config, which tells whose model it is."""
-    save_tiny_gpt2(tmp_path / "gpt2", WORDS)
-    asked = []
+    """A name is looked up by its config, which tells whose model it is; its commit stands for the weights."""
+    commits = ["c0ffee", "decade"]
+    for commit in commits:
+        save_tiny_gpt2(tmp_path / commit, WORDS)
+    asked, loaded = [], []
     monkeypatch.setattr(
-        "huggingface_hub.hf_hub_download", lambda name, file: asked.append(name) or str(tmp_path / "gpt2" / file)
+        "huggingface_hub.hf_hub_download", lambda name, file: asked.append(name) or str(tmp_path / commits[0] / file)
     )
-    loaded = []
     monkeypatch.setattr(
         "multimdm.evaluation.judges.finding.load_causal_lm",
-        lambda path, name, fingerprint, *_: loaded.append((path, name, fingerprint)) or unigram_judge()[0],
+        lambda path, device: loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None),
     )
-    make_judge("org/gpt2", word_model(READER))
-    assert asked == ["org/gpt2"]
-    ((path, name, fingerprint),) = loaded
-    assert path == name == "org/gpt2"
-    assert fingerprint.startswith("org/gpt2 ")
+    first = make_judge("org/gpt2", word_model(READER))
+    assert asked == loaded == ["org/gpt2"]
+    assert first.name == "org/gpt2"
+    assert first.fingerprint.startswith("org/gpt2 c0ffee ")
+    commits.reverse()  # other weights under the same name and with the same config
+    assert make_judge("org/gpt2", word_model(READER)).fingerprint != first.fingerprint
+
+
+def test_a_judge_is_its_weights_config_and_tokenizer(tmp_path):
+    save_tiny_gpt2(tmp_path / "gpt2", WORDS)
+
+    def fingerprint() -> str:
+        return make_judge(str(tmp_path / "gpt2"), word_model(READER)).fingerprint
+
+    before = fingerprint()
+    (tmp_path / "gpt2" / "README.md").write_text("notes")
+    (tmp_path / "gpt2" / "events.log").write_text("logs")
+    assert fingerprint() == before
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        path = tmp_path / "gpt2" / name
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"}", b" }", 1) if name.endswith("json") else content[:-1] + b"\x01")
+        assert fingerprint() != before
+        path.write_bytes(content)
+    assert fingerprint() == before
+
+
+def test_the_grammar_of_tales_is_part_of_the_key(monkeypatch):
+    before = make_judge("tales", tales_model()).fingerprint, real_text("tales", tales_model()).fingerprint
+    rules = DEFAULT.sentences[0].templates
+    weights = {group: {text: 2 * weight for text, weight in texts.items()} for group, texts in rules.items()}
+    first = replace(DEFAULT.sentences[0], templates=weights)
+    other = replace(DEFAULT, sentences=(first, *DEFAULT.sentences[1:]))
+    monkeypatch.setattr("multimdm.evaluation.tales_models.DEFAULT", other)
+    assert make_judge("tales", tales_model()).fingerprint != before[0]
+    assert real_text("tales", tales_model()).fingerprint != before[1]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_models_share_the_network_of_their_judge(ours, tmp_path):
+    if ours:
+        word_model(READER, causal=True).save(tmp_path / "judge")
+    else:
+        save_tiny_gpt2(tmp_path / "judge", WORDS)
+    judges = Judges()
+    one, other = (judges.make(str(tmp_path / "judge"), word_model(READER, seed=seed)) for seed in (0, 1))
+    assert one is not other
+    assert vars(one)["_network"] is vars(other)["_network"]
+
+
+def test_a_state_without_a_token_leaves_no_gap(tmp_path):
+    """GPT-2's DUO has one: what comes after it is predicted from what came before."""
+    word_model(READER, causal=True).save(tmp_path / "ar")
+    judge = make_judge(str(tmp_path / "ar"), word_model(READER))
+    with_gap = judge.score(torch.tensor([[A, B, READER.vocab_size, C, D, B, A, C]]))
+    valid = torch.tensor([[True] * 7 + [False]])
+    without = judge.score(torch.tensor([[A, B, C, D, B, A, C, D]]), valid)
+    assert with_gap.tokens.tolist() == without.tokens.tolist() == [7]
+    torch.testing.assert_close(with_gap.nll, without.nll)
 
 
 def test_judges_that_do_not_fit_are_refused(tmp_path):

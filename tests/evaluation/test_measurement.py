@@ -10,7 +10,7 @@ from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.trajectory import trajectory
 from multimdm.pipeline import Samples
 from multimdm.process import Streams
-from multimdm.samplers.settings import Sampling
+from multimdm.samplers.settings import Law
 from multimdm.samplers.trace import CLEAN
 from support.present import present
 from support.tiny_judges import KnownJudge
@@ -57,6 +57,10 @@ def test_real_stories_are_valid_and_random_ones_are_not():
     assert present(result.valid_sentences).value == pytest.approx(float(counts.valid.sum() / counts.total.sum()))
     assert result.duplicates.value == pytest.approx(2 / 6)
     assert present(result.valid_stories).contains(5 / 6)
+    nonsense = Samples(torch.full((6, 48), TALES.stop_id), [], 1)
+    none = present(describe(model, None, nonsense, 1, 1.0, Drawing(num=6)).valid_sentences)
+    assert none.value == none.low == 0
+    assert present(none.high) > 0.1  # six samples prove little
 
 
 def test_progress_adds_up():
@@ -65,9 +69,20 @@ def test_progress_adds_up():
     assert sum(done) == 3 * 10
 
 
+def test_every_law_can_be_measured():
+    model = tales_model()
+    blocks = Drawing(num=4, law=Law(order="confidence", block_length=12, threshold=0.9))
+    assert measure(model, None, 8, 1.0, blocks).nfe <= 8
+    times = Drawing(num=4, law=Law(grid=(1.0, 0.3, 0.0)))
+    times.check()
+    assert measure(model, None, 2, 1.0, times).nfe == 2
+    with pytest.raises(ValueError, match="steps must be 2 for a grid of 3 times"):
+        measure(model, None, 4, 1.0, times)
+
+
 def test_other_laws_are_heeded():
     model = tales_model()
-    usual, top = (measure(model, None, 2, 1.0, Drawing(num=8, law=law)) for law in (Sampling(), Sampling(top_k=1)))
+    usual, top = (measure(model, None, 2, 1.0, Drawing(num=8, law=law)) for law in (Law(), Law(top_k=1)))
     assert top.entropy.value < usual.entropy.value
 
 
@@ -80,7 +95,7 @@ def test_other_laws_are_heeded():
         (Drawing(), 0, 1.0, "steps"),
         (Drawing(), 4, -0.5, "temperature must be"),
         (Drawing(length=99), 4, 1.0, "length must be at most 48"),
-        (Drawing(law=Sampling(top_p=0.0)), 4, 1.0, "top_p must lie in"),
+        (Drawing(law=Law(top_p=0.0)), 4, 1.0, "top_p must lie in"),
     ],
 )
 def test_bad_settings_are_refused(drawing, steps, temperature, message):

@@ -67,6 +67,16 @@ def test_sequences_are_cut_to_the_length_of_the_samples(prepared):
         real_text(prepared, model_of(prepared, 20), 20)
 
 
+def test_lengths_are_part_of_the_key(prepared):
+    """Equal tokens with padding elsewhere are other sequences."""
+    model = model_of(prepared)
+    before = real_text(prepared, model).fingerprint
+    path = prepared / "valid" / "lengths.bin"
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] - 1]) + content[1:])
+    assert real_text(prepared, model).fingerprint != before
+
+
 def test_data_that_do_not_fit_are_refused(prepared):
     with pytest.raises(ValueError, match="prepare the data with the tokenizer of the model"):
         real_text(prepared, tales_model())

@@ -1,6 +1,7 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
+import torch
 
 from multimdm.evaluation.plan import Plan, collect, tasks
 from multimdm.evaluation.progress import ignore
@@ -8,7 +9,9 @@ from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store, write_json
 from multimdm.evaluation.subject import Subject
+from multimdm.pipeline import Model
 from support.present import present
+from support.tiny_judges import KnownJudge
 from support.tiny_models import tales_model
 
 
@@ -95,8 +98,6 @@ def test_a_plan_is_carried_out_once(subject, monkeypatch):
 
 
 def test_results_depend_on_the_weights_and_the_settings(subject, tmp_path):
-    from dataclasses import replace
-
     first = subject.measured(2, 1.0)
     assert replace(subject, drawing=replace(subject.drawing, batch_size=1)).measured(2, 1.0) is first
     assert replace(subject, drawing=replace(subject.drawing, seed=1)).measured(2, 1.0) != first
@@ -110,3 +111,49 @@ def test_the_corpus_must_be_there_to_align_to(subject):
     with pytest.raises(ValueError, match="needs real text"):
         collect(subject, plan)
     assert collect(subject, Plan((1,), align=3.0)).aligned[0].target == 3.0
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The temperature of every call of `Model.sample`."""
+    asked, original = [], Model.sample
+
+    def sample(self, **named):
+        asked.append(named["temperature"])
+        return original(self, **named)
+
+    monkeypatch.setattr(Model, "sample", sample)
+    return asked
+
+
+def test_an_interrupted_alignment_loses_one_trial_at_most(subject, drawn, monkeypatch):
+    whole = Subject.open(subject.path, None, subject.drawing, Store()).aligned(2, 3.0)
+    assert len(whole.trials) >= 4
+    drawn.clear()
+    counted = Model.sample
+
+    def stop(self, **named):
+        if len(drawn) == 3:
+            raise KeyboardInterrupt
+        return counted(self, **named)
+
+    monkeypatch.setattr(Model, "sample", stop)
+    with pytest.raises(KeyboardInterrupt):
+        subject.aligned(2, 3.0)
+    monkeypatch.setattr(Model, "sample", counted)
+    again = Subject.open(subject.path, None, subject.drawing, Store(subject.store._directory))
+    assert again.aligned(2, 3.0) == whole
+    assert sorted(drawn) == [trial.temperature for trial in whole.trials]  # each temperature once
+
+
+def test_an_alignment_uses_what_the_sweep_has_drawn(subject, drawn):
+    judge = KnownJudge(torch.ones(404), 404)
+    judged = replace(subject, judge=judge)
+    judged.measured(2, 1.0)
+    asked, score = [], judge.score
+    judge.score = lambda *arguments, **named: asked.append(1) or score(*arguments, **named)
+    result = judged.aligned(2, 3.0)
+    assert drawn.count(1.0) == 1
+    assert len(asked) == 1  # about the temperature that was found
+    assert result.measurement == judged.measured(2, result.measurement.temperature)
+    assert result.measurement.gen_ppl is not None

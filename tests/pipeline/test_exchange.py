@@ -97,7 +97,7 @@ def test_a_failed_save_leaves_nothing(tmp_path, monkeypatch):
     def full_disk(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("multimdm.pipeline.model.save_file", full_disk)
+    monkeypatch.setattr("multimdm.pipeline.files.save_file", full_disk)
     with pytest.raises(OSError, match="No space left"):
         Model(DiT(DiTConfig(**TINY)), MultiMask(11, 1)).save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,10 @@ from multimdm.data.trained_tokenizers import train_chars
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model
 from multimdm.pipeline.canvas import encode_gaps
+from multimdm.pipeline.devices import find_device
+from multimdm.pipeline.generation import check_fit
 from multimdm.process import MultiMask, Process, Uniform
+from multimdm.samplers.settings import Sampling
 
 TALES = Tales()
 V = TALES.vocab_size
@@ -235,3 +238,43 @@ UNFIT = {
 def test_what_a_model_cannot_do(ask, message):
     with pytest.raises(ValueError, match=message):
         ask()
+
+
+FITTING = {
+    "uniform, confidence": (Uniform(V), {"order": "confidence"}, "must have masks for order='confidence'"),
+    "autoregressive, order": (None, {"order": "confidence"}, "this one is autoregressive"),
+    "blocks": (MultiMask(V, 1), {"order": "confidence", "block_length": 2}, "number of blocks, 10; got 4"),
+}
+
+
+@pytest.mark.parametrize(("process", "options", "message"), FITTING.values(), ids=FITTING)
+def test_settings_can_be_checked_without_drawing(process, options, message):
+    made = model(process)
+    seen = calls(made)
+    check_fit(made, None, Sampling(steps=4))
+    with pytest.raises(ValueError, match=message):
+        check_fit(made, None, Sampling(steps=4, **options))
+    assert not seen
+
+
+def test_a_model_is_loaded_onto_a_device(tmp_path, monkeypatch):
+    model(MultiMask(V, 2)).save(tmp_path / "checkpoint")
+    for device in (None, "cpu", "auto", torch.device("cpu")):
+        if device != "auto" or not torch.cuda.is_available():
+            network = multimdm.load(tmp_path / "checkpoint", device).network
+            assert next(network.parameters()).device == torch.device("cpu")
+    # Any other device than the usual one shows that weights are moved.
+    meta = multimdm.load(tmp_path / "checkpoint", torch.device("meta")).network
+    assert {weights.device.type for weights in meta.parameters()} == {"meta"}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert find_device("auto") == torch.device("cpu")
+    with pytest.raises(ValueError, match="cuda is not available"):
+        multimdm.load(tmp_path / "nowhere", "cuda")  # before anything is read
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert find_device("auto") == torch.device("cuda")
+    assert find_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(ValueError, match="there are 2 GPUs here, cuda:0 to cuda:1"):
+        find_device("cuda:2")
+    with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:NUMBER; got 'gpu'"):
+        find_device("gpu")

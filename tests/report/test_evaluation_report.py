@@ -2,6 +2,7 @@ import csv
 import io
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.trajectory import Trajectory
-from multimdm.report.evaluation_report import at_step, report
+from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, value_text
+from multimdm.report.fronts import at_step, curves_at, fronts
 from multimdm.report.pareto_figure import COLOURS, pareto_figure
-from multimdm.report.tables import csv_text, entropy_aligned, markdown, temperature_aligned
+from multimdm.report.style import save
+from multimdm.report.tables import FIELDS, csv_row, csv_text, entropy_aligned, markdown, temperature_aligned
 from multimdm.report.terminal import print_evaluation
+from multimdm.report.trajectory_picture import trajectory_picture
 from support.present import present
 
 _EMPTY = ("area", "base", "br", "col", "hr", "img", "input", "link", "meta")
@@ -32,8 +36,10 @@ class Checker(HTMLParser):
         self.open: list[str] = []
         self.references: list[str] = []
         self.tags: set[str] = set()
+        self.attributes: list[tuple[str, dict[str, str]]] = []
 
     def handle_starttag(self, tag, attrs):
+        self.attributes.append((tag, {name: value or "" for name, value in attrs}))
         self.tags.add(tag)
         self.references += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
         if tag not in _EMPTY:
@@ -135,8 +141,8 @@ def test_a_page_without_judge_samples_or_steps():
 
 def test_tables():
     aligned, fixed = present(entropy_aligned(PAIR, (2, 4))), present(temperature_aligned(PAIR, (2, 4)))
-    assert aligned.best(0) is None  # the other is at another entropy: there is nothing to compare
-    assert fixed.best(0) == "two"
+    assert aligned.best(0) == set()  # the other is at another entropy: there is nothing to compare
+    assert fixed.best(0) == {"two"}
     assert aligned.marked
     assert not fixed.marked
     text = markdown(aligned, "tales")
@@ -155,6 +161,94 @@ def test_tables():
     assert float(rows[0]["gen_ppl"]) == 45.0
 
 
+def autoregressive() -> Evaluation:
+    """Better than all others, by 48 calls whatever K."""
+    points = tuple(measurement(48, tau, 2.0 * tau) for _ in (2, 4) for tau in (0.8, 1.0, 1.2))
+    return replace(evaluation("ar"), measurements=points, aligned=())
+
+
+def test_what_takes_more_calls_says_so_and_is_not_ranked():
+    models = [*PAIR, autoregressive()]
+    table = present(temperature_aligned(models, (2, 4)))
+    assert table.best(0) == table.best(1) == {"two"}
+    assert table.unranked
+    text = markdown(table, "tales")
+    assert text.count("| 2.000 (48 calls) [1.800, 2.200], H = ") == 2
+    assert "it is not ranked" in text
+    page = report(models, (2, 4), "Three")
+    assert page.count("2.000 (48 calls)<small>[1.800, 2.200]") == 2
+    assert "it is not ranked" in page
+    assert list(curves_at(models, (2, 4), 4)) == ["one", "two", "ar (48 calls)"]
+    assert list(fronts([models[2]], (2, 4))["ar"]) == ["K = 2 (48 calls)", "K = 4 (48 calls)"]
+
+
+def test_what_cannot_be_told_from_the_best_is_bold_too():
+    models = [evaluation("one"), evaluation("two", 0.5), evaluation("three", 0.55)]
+    table = present(temperature_aligned(models, (2, 4)))
+    assert table.best(0) == {"two", "three"}  # 25 and 27.5, ten per cent each
+    assert present(temperature_aligned(models[1:], (2, 4))).best(0) == set()
+    alone = present(temperature_aligned(models[:1], (2, 4)))
+    assert alone.best(0) == set()
+
+
+def test_every_figure_has_its_interval(capsys):
+    row: dict[str, Any] = dict(zip(FIELDS, csv_row(2, PAIR[0].measurements[0]), strict=True))
+    for name in ("gen_ppl", "entropy", "distinct_1", "distinct_3", "duplicates", "valid_sentences", "valid_stories"):
+        assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+    many = tuple(replace(m, duplicates=estimate(0.25), distinct=(estimate(0.7),) * 3) for m in PAIR[0].measurements)
+    changed = replace(PAIR[0], measurements=many)
+    page = report([changed], (2, 4), "One")
+    assert "25.0%<small>[22.5%, 27.5%]</small>" in page
+    assert page.count("0.70<small>[0.63, 0.77]</small>") == 3 * len(many)
+    print_evaluation(changed)
+    out = capsys.readouterr().out
+    assert out.count("0.70 [0.63, 0.77]") == 3 * len(many)
+    assert "[22.5%, 27.5%]" in out
+
+
+def test_missing_real_text_is_told(capsys):
+    without = replace(evaluation(), real=None)
+    print_evaluation(without)
+    assert "No held-out text was given (--data)" in " ".join(capsys.readouterr().out.split())
+    assert "No held-out text was given (--data)" in report([without], (2, 4), "One")
+    assert "No held-out text" not in report(PAIR, (2, 4), "Two")
+    print_evaluation(replace(without, measurements=(), aligned=()))  # nothing was sampled, nothing is missing
+    assert "No held-out text" not in capsys.readouterr().out
+
+
+def test_no_judge_is_told(capsys):
+    points = tuple(replace(measurement(4, 1.0, None), judge=None) for _ in range(1))
+    print_evaluation(replace(evaluation(), judge=None, measurements=points, aligned=()))
+    out = capsys.readouterr().out
+    assert "no judge, so no GenPPL" in out
+    assert "judge None" not in out
+
+
+def test_states_are_told_by_signs():
+    page = report(PAIR, (2, 4), "Two")
+    assert '<td class="k1">◆1</td><td class="k2">◇0</td>' in page
+    assert '<td class="k0">&lt;i&gt;</td>' in page
+    assert "◆ mask of the final token" in page
+    assert "◇ another mask" in page
+    one_mask = Trajectory(1, (1.0, 0.0), (("", ""), ("a", "cat")), ((1, 1), (0, 0)), False)
+    assert '<td class="k1">◆</td>' in trajectory_picture(one_mask).text
+
+
+def test_the_page_can_be_read_without_eyes_or_mouse():
+    checker = Checker()
+    checker.feed(report(PAIR, (2, 4), "Two"))
+    found = checker.attributes
+    assert all(attributes.get("scope") in ("row", "col") for tag, attributes in found if tag == "th")
+    areas = [attributes for _, attributes in found if attributes.get("class") == "scroll"]
+    assert areas
+    assert all(area["tabindex"] == "0" and area["role"] == "region" and area["aria-label"] for area in areas)
+    texts = [attributes["alt"] for tag, attributes in found if tag == "img"]
+    assert len(texts) == 2
+    for K, text in zip((2, 4), texts, strict=True):
+        assert text.startswith(f"K = {K}: GenPPL against sample entropy")
+        assert "one, two" in text
+
+
 def test_no_table_without_its_measurements():
     bare = replace(evaluation(), aligned=(), measurements=(measurement(2, 0.5),))
     assert entropy_aligned([bare], (2,)) is None
@@ -170,13 +264,23 @@ def test_points_of_one_number_of_steps():
 def test_the_figure_has_a_curve_for_each_model():
     curves = {e.label: at_step(e, (2, 4), 2) for e in PAIR}
     (axes,) = pareto_figure(curves, PAIR[0].real, "K = 2").axes
-    labels = axes.get_legend_handles_labels()[1]
-    assert labels == ["one", "two", "real text, GenPPL 2.800"]
+    legend = present(axes.get_legend())
+    assert [text.get_text() for text in legend.get_texts()] == ["one", "two", "real text, GenPPL 2.800"]
     filled = [line for line in axes.lines if to_hex(line.get_markerfacecolor()) == COLOURS[0]]
     circles = [np.asarray(line.get_xdata()).tolist() for line in filled if line.get_marker() == "o"]
     assert circles == [[3.0], []]  # tau = 1, and the sign in the legend
     assert axes.get_yscale() == "log"
     assert "tales" in axes.get_ylabel()
+
+
+def test_names_are_no_formulas(tmp_path):
+    """A dollar sign is one, and what begins with an underscore is shown."""
+    names = ["$\\frac$", "a $5 and $6", "_hidden"]
+    figure = pareto_figure({name: [measurement(2, 1.0)] for name in names}, None, "$\\frac$")
+    save(figure, tmp_path / "a.png")
+    legend = present(figure.axes[0].get_legend())
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert len(legend.legend_handles) == 3
 
 
 @pytest.mark.parametrize("points", [[], [measurement(2, 1.0, None)]])

@@ -1,5 +1,6 @@
 import csv
 
+import pytest
 from matplotlib.colors import to_hex
 
 from multimdm.evaluation.conditional_entropy import Point
@@ -43,3 +44,16 @@ def test_forward_figure_is_a_picture(tmp_path):
     assert to_hex(figure.axes[0].patches[0].get_facecolor()) == CLEAN
     save(figure, tmp_path / "forward.png")
     assert (tmp_path / "forward.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_failed_picture_leaves_nothing(tmp_path, monkeypatch):
+    figure = forward_figure(forward_trajectories("a b c", num_masks=2, seed=0))
+
+    def fail(path, **named):
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(figure, "savefig", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(figure, tmp_path / "forward.png")
+    assert list(tmp_path.iterdir()) == []

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from multimdm.cli.measuring import (
-    WITHOUT,
-    DrawingOptions,
-    carry_out,
-    check_grid,
-    open_subject,
-    open_text,
-    parse_entropy,
-)
+from multimdm.cli.device import Device, check_device
+from multimdm.cli.measuring import WITHOUT, Opener, carry_out, check_grid, open_text, parse_entropy
+from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
     from multimdm.evaluation.plan import Evaluation, Plan
@@ -28,8 +22,9 @@ class Options:
 
     Example: multimdm evaluate runs/tales-mdlm/model --steps 4 8 16 --align-entropy corpus --nelbo --out runs/figures
 
-    GenPPL is never printed without its judge and the entropy of the samples, and every figure has its bootstrap
-    interval. With --out, results.json is written there, and what is finished is not computed again.
+    GenPPL is never printed without its judge and the entropy of the samples, and every figure has its 95% interval
+    (the NELBO its standard error). With --out, results.json is written there, and what is finished is not computed
+    again.
     """
 
     checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
@@ -53,7 +48,8 @@ class Options:
     """Held-out sequences for the NELBO."""
     draws: int = 1
     """Noised versions of each."""
-    drawing: DrawingOptions = field(default_factory=DrawingOptions)
+    drawing: Drawing = field(default_factory=Drawing)
+    device: Device = "auto"
     out: Path | None = None
     """Directory for results.json; the same command again goes on where it was stopped."""
     report: bool = False
@@ -72,7 +68,7 @@ class Options:
         """Say what is wrong before the checkpoint is read."""
         if self.temperature is not None and self.temperatures is not None:
             raise ValueError("--temperature and --temperatures exclude each other")
-        check_grid(self.drawing.drawing(), self.steps, self.all_temperatures)
+        check_grid(self.drawing, self.steps, self.all_temperatures)
         if not self.steps and (not self.nelbo or self.align_entropy is not None):
             raise ValueError("--steps must have a number, unless --nelbo alone is wanted")
         if not self.all_temperatures:
@@ -83,8 +79,6 @@ class Options:
         parse_entropy(self.align_entropy)
         if self.report and self.out is None:
             raise ValueError("--report needs --out, the directory that it is written to")
-        if self.out is not None:
-            self.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -92,7 +86,10 @@ def main(arguments: Sequence[str]) -> None:
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     options = tyro.cli(Options, args=arguments, prog="multimdm evaluate", config=settings)
     options.check()
+    check_device(options.device)
     subject, plan = _open(options)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
     from multimdm.evaluation.plan import collect, tasks
 
     carry_out(tasks(subject, plan))
@@ -109,7 +106,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
     align = parse_entropy(options.align_entropy)
     store = Store(None if options.out is None else options.out / "points")
     judge = options.judge if options.steps else WITHOUT
-    subject = open_subject(options.checkpoint, None, judge, options.drawing.drawing(), store)
+    subject = Opener(judge, options.drawing, store, options.device).open(options.checkpoint, None, options.steps)
     steps = options.steps if subject.model.process is not None else (subject.length,) * bool(options.steps)
     text = None
     if options.steps:
@@ -133,6 +130,7 @@ def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -
         return
     from multimdm.evaluation.store import write_json, write_text
 
+    (options.out / "report.html").unlink(missing_ok=True)  # one of other figures would be read with these
     write_json(options.out / "results.json", evaluation.as_data())
     if options.report:
         from multimdm.report.evaluation_report import report

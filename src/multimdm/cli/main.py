@@ -1,6 +1,7 @@
 """`multimdm`: the table of commands. A command's module is imported only when it is called."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -43,8 +44,18 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 if it went well, 2 if it was called wrongly."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """Run a command; 0 if it went well, 2 if it was called wrongly, 141 if who reads its output left, as `head`."""
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()  # here, where the error can be caught, rather than when Python ends
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+        return 141
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -62,9 +73,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command.main(rest)
     except (ValueError, OSError) as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            raise
         print(f"multimdm {name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\nmultimdm {name}: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _nobody_reads() -> bool:
+    """Whether the broken pipe is our output, rather than one to a worker."""
+    import select
+
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -1,12 +1,11 @@
-"""What `evaluate` and `pareto` share: options of sampling, the opening of checkpoints, and progress."""
+"""What `evaluate` and `pareto` share: checks of options, the opening of checkpoints, and progress."""
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from multimdm.evaluation.settings import Drawing
-from multimdm.samplers.settings import Sampling
 
 if TYPE_CHECKING:
     from multimdm.evaluation.plan import Task
@@ -18,48 +17,9 @@ WITHOUT = "none"
 """The name of no judge, and of no entropy."""
 
 
-@dataclass(frozen=True)
-class DrawingOptions:
-    """How samples are drawn."""
-
-    num: int = 128
-    """Samples per measurement."""
-    length: int | None = None
-    """Tokens of each; the longest that the network is made for unless given."""
-    seed: int = 0
-    """The same for all measurements."""
-    batch_size: int = 64
-    """Sequences that go through the network together; changes no result."""
-    grid: Literal["uniform", "cosine"] = "uniform"
-    """Times of the steps."""
-    top_p: float = 1.0
-    """Draw clean tokens from the fewest most probable ones that hold this share of the probability."""
-    top_k: int | None = None
-    """Draw clean tokens from this many most probable ones."""
-    greedy_last: bool = False
-    """Take the most probable token in the last step."""
-    corrector: float = 0.0
-    """Share of visible tokens that every step masks again and predicts anew."""
-    order: Literal["ancestral", "confidence"] = "ancestral"
-    """Reveal at random, as the process says, or the most confident positions first."""
-
-    def drawing(self) -> Drawing:
-        """Checked."""
-        law = Sampling(
-            top_p=self.top_p,
-            top_k=self.top_k,
-            greedy_last=self.greedy_last,
-            grid=self.grid,
-            corrector=self.corrector,
-            order=self.order,
-        )
-        drawing = Drawing(self.num, self.length, self.seed, self.batch_size, law)
-        drawing.check()
-        return drawing
-
-
 def check_grid(drawing: Drawing, steps: Sequence[int], temperatures: Sequence[float]) -> None:
     """Refuse numbers of steps and temperatures that make no sense, or occur twice."""
+    drawing.check()
     for name, values in (("steps", steps), ("temperatures", temperatures)):
         if len(set(values)) != len(values):
             raise ValueError(f"--{name} must be different numbers; got {' '.join(f'{value:g}' for value in values)}")
@@ -83,22 +43,32 @@ def parse_entropy(text: str | None) -> float | Literal["corpus"] | None:
     return nats
 
 
-def open_subject(path: str, label: str | None, judge: str | None, drawing: Drawing, store: "Store") -> "Subject":
-    """A checkpoint with its judge; whatever cannot be found is an error now, before any sampling."""
-    from multimdm.evaluation.judges import make_judge
-    from multimdm.evaluation.subject import Subject
-    from multimdm.evaluation.tales_models import speaks_tales
+class Opener:
+    """Opens checkpoints with their judges; whatever cannot be found or does not fit is an error before any sampling."""
 
-    subject = Subject.open(path, label, drawing, store)
-    length = subject.length  # checks it
-    if judge is None and speaks_tales(subject.model):
-        judge = "tales"
-    if judge is None:
-        raise ValueError(
-            f"--judge is needed for GenPPL, since {path} is not a model of Tales: a causal language model (directory, "
-            f"Hub name or .gguf file), an autoregressive checkpoint of ours, or {WITHOUT} to go without GenPPL"
-        )
-    return subject if judge == WITHOUT else replace(subject, judge=make_judge(judge, subject.model, length))
+    def __init__(self, judge: str | None, drawing: Drawing, store: "Store", device: str) -> None:
+        from multimdm.evaluation.judges import Judges
+
+        self._judge, self._drawing, self._store, self._device = judge, drawing, store, device
+        self._judges = Judges()  # one network for all checkpoints
+
+    def open(self, path: str, label: str | None, steps: Sequence[int]) -> "Subject":
+        """A checkpoint with its judge, that can be sampled from at each K."""
+        from multimdm.evaluation.subject import Subject
+        from multimdm.evaluation.tales_models import speaks_tales
+
+        subject = Subject.open(path, label, self._drawing, self._store, self._device)
+        length = subject.length  # checks it
+        for K in steps:
+            subject.check(K)
+        judge = "tales" if self._judge is None and speaks_tales(subject.model) else self._judge
+        if judge is None:
+            raise ValueError(
+                f"--judge is needed for GenPPL, since {path} is not a model of Tales: a causal language model "
+                "(directory, Hub name or .gguf file), an autoregressive checkpoint of ours, "
+                f"or {WITHOUT} to go without GenPPL"
+            )
+        return subject if judge == WITHOUT else replace(subject, judge=self._judges.make(judge, subject.model, length))
 
 
 def open_text(data: str | None, subject: "Subject", length: int | None, why: str | None) -> "RealText | None":

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from multimdm.cli.measuring import DrawingOptions, carry_out, check_grid, open_subject, open_text, parse_entropy
+from multimdm.cli.device import Device, check_device
+from multimdm.cli.measuring import Opener, carry_out, check_grid, open_text, parse_entropy
+from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
     from multimdm.evaluation.plan import Evaluation, Plan
     from multimdm.evaluation.subject import Subject
+
+_OWN = re.compile(
+    r"pareto-K\d+\.png|pareto\.csv|(entropy|temperature)-aligned\.csv|tables\.md|results\.json|report\.html"
+)
+"""Files that this command writes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,8 @@ class Options:
     checkpoint of ours. Default: tales for models of Tales."""
     align_entropy: str = "corpus"
     """Entropy of the entropy-aligned table: nats, corpus for that of held-out text, or none to leave the table out."""
-    drawing: DrawingOptions = field(default_factory=DrawingOptions)
+    drawing: Drawing = field(default_factory=Drawing)
+    device: Device = "auto"
     out: Path = Path("runs/pareto")
     """Directory to write to; made if it is not there."""
 
@@ -52,7 +61,7 @@ class Options:
             raise ValueError("give one or more checkpoints: multimdm pareto CHECKPOINT... [options]")
         if not self.steps or not self.temperatures:
             raise ValueError("--steps and --temperatures must have a number each")
-        check_grid(self.drawing.drawing(), self.steps, self.temperatures)
+        check_grid(self.drawing, self.steps, self.temperatures)
         parse_entropy(self.align_entropy)
         if self.judge == "none":
             raise ValueError("--judge must name a judge: there is no front without GenPPL")
@@ -61,7 +70,6 @@ class Options:
             raise ValueError(f"--names must be as many as checkpoints, {len(self.checkpoints)}; got {len(labels)}")
         if len(set(labels)) != len(labels):
             raise ValueError(f"models must have different names; give them by --names; got {', '.join(labels)}")
-        self.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -78,7 +86,9 @@ def main(arguments: Sequence[str]) -> None:
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     options = tyro.cli(Options, args=arguments, prog="multimdm pareto", config=settings)
     options.check()
+    check_device(options.device)
     opened = _open(options)
+    options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
     from multimdm.evaluation.plan import collect, tasks
 
     carry_out([task for subject, plan in opened for task in tasks(subject, plan)])
@@ -91,11 +101,11 @@ def _open(options: Options) -> list[tuple["Subject", "Plan"]]:
     from multimdm.evaluation.plan import Plan
     from multimdm.evaluation.store import Store
 
-    align, drawing = parse_entropy(options.align_entropy), options.drawing.drawing()
-    temperatures = tuple(sorted({*options.temperatures, 1.0}))
-    store, opened = Store(options.out / "points"), []
+    align, temperatures = parse_entropy(options.align_entropy), tuple(sorted({*options.temperatures, 1.0}))
+    opener = Opener(options.judge, options.drawing, Store(options.out / "points"), options.device)
+    opened = []
     for path, label in zip(options.checkpoints, options.labels, strict=True):
-        subject = open_subject(path, label, options.judge, drawing, store)
+        subject = opener.open(path, label, options.steps)
         why = "the entropy-aligned table (or --align-entropy NATS, or none)" if align == "corpus" else None
         text = open_text(options.data, subject, subject.length, why)
         opened.append((subject, Plan(options.steps, temperatures, align, text, trajectories=True)))
@@ -118,14 +128,18 @@ def _check_comparable(subjects: list["Subject"]) -> None:
 def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     """Pictures, tables, points and the report."""
     from multimdm.evaluation.store import write_json, write_text
-    from multimdm.report.evaluation_report import at_step, report
+    from multimdm.report.evaluation_report import report
+    from multimdm.report.fronts import curves_at
     from multimdm.report.pareto_figure import pareto_figure
     from multimdm.report.style import save
     from multimdm.report.tables import csv_text, entropy_aligned, markdown, temperature_aligned
 
     out, judge = options.out, evaluations[0].judge
+    for path in out.iterdir():
+        if _OWN.fullmatch(path.name):  # those of an earlier run with other settings would be read with these
+            path.unlink()
     for K in options.steps:
-        curves = {evaluation.label: at_step(evaluation, options.steps, K) for evaluation in evaluations}
+        curves = curves_at(evaluations, options.steps, K)
         save(pareto_figure(curves, evaluations[0].real, f"K = {K}"), out / f"pareto-K{K}.png")
     texts = []
     for table in (entropy_aligned(evaluations, options.steps), temperature_aligned(evaluations, options.steps)):
@@ -142,7 +156,7 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
 
 def _points(options: Options, evaluations: list["Evaluation"]) -> str:
     """All points of all curves as CSV."""
-    from multimdm.report.evaluation_report import at_step
+    from multimdm.report.fronts import at_step
     from multimdm.report.tables import FIELDS, csv_row
 
     file = io.StringIO()

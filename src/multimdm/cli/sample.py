@@ -1,5 +1,6 @@
 """`multimdm sample`: texts from a checkpoint."""
 
+import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from multimdm.cli.device import Device, check_device
 from multimdm.samplers.settings import Sampling
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Options:
     """Equal seeds give equal texts, whatever the batch size."""
     batch_size: int = 64
     """Sequences that go through the network together."""
+    device: Device = "auto"
     trace: bool = False
     """Also show the states of every step, as a grid."""
     json: bool = False
@@ -60,10 +63,8 @@ class Options:
             raise ValueError(f"--length must be left out with --infill, whose text says it; got {self.length}")
         if self.bos and self.prompt is None and self.infill is None:
             raise ValueError("--bos needs --prompt or --infill")
-        if self.out is not None:
-            if self.out.exists():
-                raise ValueError(f"--out {self.out} exists already; choose another place or remove it")
-            self.out.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+        if self.out is not None and self.out.exists():
+            raise ValueError(f"--out {self.out} exists already; choose another place or remove it")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -71,21 +72,27 @@ def main(arguments: Sequence[str]) -> None:
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     options = tyro.cli(Options, args=arguments, prog="multimdm sample", config=settings)
     options.check()
+    check_device(options.device)
     from multimdm.pipeline import load
 
-    model = load(options.checkpoint)
+    model = load(options.checkpoint, options.device)
     if model.tokenizer is None and not options.json:
         raise ValueError(
             f"{options.checkpoint} has no tokenizer to make text of the ids: import it with --tokenizer NAME, "
             "or ask for the ids with --json"
         )
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
     with _progress(options) as watch:
         samples = _draw(model, options, watch)
     if options.out is None:
         _write(model, options, samples, sys.stdout)
     else:
-        with open(options.out, "x", encoding="utf-8") as file:
-            _write(model, options, samples, file)
+        from multimdm.evaluation.store import write_text
+
+        text = io.StringIO()
+        _write(model, options, samples, text)
+        write_text(options.out, text.getvalue())
     num, length = samples.ids.shape
     where = f"; wrote {options.out}" if options.out is not None else ""
     print(f"{num} of {length} tokens by {samples.nfe} network calls{where}", file=sys.stderr)

@@ -10,13 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from multimdm.evaluation.bootstrap import Bootstrap, Estimate
-from multimdm.evaluation.judges import Judge
-from multimdm.evaluation.measurement import Measurement, describe, draw
-from multimdm.evaluation.progress import Progress, ignore
-from multimdm.evaluation.sample_statistics import unigram_entropy
-from multimdm.evaluation.settings import Drawing
-from multimdm.pipeline import Model, Samples
+from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.measurement import Measurement
 
 _UP, _DOWN = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0), (0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05)
 _FAR_UP, _FAR_DOWN = (1.5, 2.5), (0.7, 0.4, 0.15)
@@ -60,26 +55,14 @@ class Aligned:
 
 
 def align_entropy(
-    model: Model,
-    judge: Judge | None,
-    steps: int,
-    target: float | int,
-    drawing: Drawing | None = None,
-    progress: Progress = ignore,
+    entropy_at: Callable[[float], Estimate], measured_at: Callable[[float], Measurement], target: float | int
 ) -> Aligned:
-    """Measure at the temperature where the sample entropy is the target, or as close to it as can be."""
-    drawing = Drawing() if drawing is None else drawing
-    drawn: dict[float, Samples] = {}
+    """Measure at the temperature where the sample entropy is the target, or as close to it as can be.
 
-    def entropy_at(temperature: float) -> Estimate:
-        drawn[temperature] = draw(model, steps, temperature, drawing, progress)
-        ids = drawn[temperature].ids.cpu()
-        return Bootstrap(len(ids)).mean(unigram_entropy(ids))
-
+    A trial needs no judge, so it is asked about the temperature that is found alone.
+    """
     best, trials = find_temperature(entropy_at, target)
-    tau = float(best.temperature)
-    measurement = describe(model, judge, drawn[tau], steps, tau, drawing, progress)
-    return Aligned(target, best.reaches(target), tuple(trials), measurement)
+    return Aligned(target, best.reaches(target), tuple(trials), measured_at(float(best.temperature)))
 
 
 def find_temperature(entropy_at: Callable[[float], Estimate], target: float | int) -> tuple[Trial, list[Trial]]:

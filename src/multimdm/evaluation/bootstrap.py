@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from jaxtyping import Bool, Num
+import torch
+from jaxtyping import Bool, Int64, Num
 from torch import Tensor
 
 LEVEL = 0.95
@@ -29,6 +30,12 @@ class Estimate:
         """Whether the interval has the value; never if there is none."""
         return self.low is not None and self.high is not None and self.low <= value <= self.high
 
+    def overlaps(self, other: "Estimate") -> bool:
+        """Whether the intervals have a value in common; without intervals nothing can be told apart."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return True
+        return self.low <= other.high and other.low <= self.high
+
     @property
     def width(self) -> float:
         """Of the interval; zero if there is none."""
@@ -49,7 +56,8 @@ class Bootstrap:
         """The share of samples for which something holds, with Wilson's interval instead of the bootstrap's.
 
         Resamples of samples that all agree all agree too: none of 8 would be 0% for certain. Wilson's interval is the
-        set of shares that a test would not reject.
+        set of shares that a test would not reject. It takes the flags for independent, as those of samples are unless
+        they speak of other samples too (duplicates): then it is an approximation.
         """
         n, p = len(flags), float(flags.double().mean())
         if n < 2:
@@ -57,6 +65,17 @@ class Bootstrap:
         centre, half = p + _Z**2 / (2 * n), _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
         low, high = ((centre + sign * half) / (1 + _Z**2 / n) for sign in (-1, 1))
         return Estimate(p, max(0.0, low), min(1.0, high))
+
+    def share_of_parts(self, hits: Int64[Tensor, " num"], parts: Int64[Tensor, " num"]) -> Estimate:
+        """The share of parts of samples for which something holds: the bootstrap's, over samples.
+
+        Where all parts agree, Wilson's for as many trials as there are samples with parts: parts of one sample depend
+        on each other.
+        """
+        agree = torch.stack([hits == 0, hits == parts]).all(1)
+        if not bool(agree.any()):
+            return self.ratio(hits, parts)
+        return self.share(agree[1].expand(int((parts > 0).sum())))
 
     def ratio(
         self,

@@ -14,6 +14,18 @@ def fingerprint_of_files(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+_JUDGE_FILES = (
+    *("config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model"),
+)
+"""Weights, settings and tokenizer of a Hugging Face model or of a checkpoint of ours."""
+
+
+def fingerprint_of_judge(directory: Path) -> str:
+    """Of what scores depend on: notes, logs and other weights' formats beside it do not matter."""
+    return fingerprint_of_files({path for pattern in _JUDGE_FILES for path in directory.glob(pattern)})
+
+
 def fingerprint_of_checkpoint(directory: Path) -> str:
     """Of weights, settings and tokenizer; whatever else lies in the directory does not matter."""
     names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")

@@ -37,7 +37,8 @@ class Measurement:
     distinct: tuple[Estimate, Estimate, Estimate]
     """Shares of different 1-, 2- and 3-grams within a sample, averaged."""
     duplicates: Estimate
-    """Share of samples that equal another one."""
+    """Share of samples that equal another one. Equal samples are so together, so the interval, which takes samples for
+    independent, is rather too narrow."""
     valid_sentences: Estimate | None
     """On Tales, the share of sentences that are well formed by themselves."""
     valid_stories: Estimate | None
@@ -127,7 +128,7 @@ def _validity(
         return None, None
     tales = tales_for(model, ids.shape[1])
     counts = tales.valid_sentences(ids)
-    sentences = bootstrap.ratio(counts.valid, counts.total) if bool(counts.total.any()) else None
+    sentences = bootstrap.share_of_parts(counts.valid, counts.total) if bool(counts.total.any()) else None
     # A story with a sentence that is not well formed is no story: only the others need be looked at as a whole.
     stories = counts.valid == counts.total
     if bool(stories.any()):

@@ -87,7 +87,7 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
         for tau in plan.temperatures:
             add(f"K = {K}, tau = {tau:g}", num * (calls + 1), lambda p, K=K, tau=tau: subject.measured(K, tau, p))
         if plan.align is not None:
-            amount = num * (calls * _TRIALS + 1)
+            amount = num * (calls * (_TRIALS + 1) + 1)  # the one that is found is drawn again, for the judge
             add(f"K = {K}, aligned", amount, lambda p, K=K: subject.aligned(K, target(subject, plan), p))
         if plan.trajectories:
             add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, K))

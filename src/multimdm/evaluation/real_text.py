@@ -1,5 +1,6 @@
 """Held-out real sequences, for what generated ones are compared with."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -12,7 +13,7 @@ from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.sample_statistics import unigram_entropy
-from multimdm.evaluation.tales_models import tales_for
+from multimdm.evaluation.tales_models import fingerprint_of_tales, tales_for
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import length_of, tokenizer_of
 from multimdm.process import Streams
@@ -53,7 +54,7 @@ class TalesText:
     def __init__(self, tales: Tales) -> None:
         self._tales = tales
         self.nats_per_token = tales.entropy_per_token
-        self.fingerprint = f"tales, length {tales.length}"
+        self.fingerprint = fingerprint_of_tales(tales)
 
     def take(self, num: int) -> Example:
         """The first stories of a stream that has no end."""
@@ -68,7 +69,9 @@ class PreparedText:
 
     def __init__(self, data: PreparedData, length: int) -> None:
         self.name, self._data, self._length = str(data.directory), data, length
-        self.fingerprint = f"{data.manifest.tokens_sha256}, length {length}"
+        # Equal tokens with other lengths have padding elsewhere.
+        lengths = hashlib.sha256(data.lengths.tobytes()).hexdigest()
+        self.fingerprint = f"{data.manifest.tokens_sha256}, lengths {lengths}, length {length}"
 
     def take(self, num: int) -> Example:
         """Evenly spread over the file: neighbours are often of one document."""

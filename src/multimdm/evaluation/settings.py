@@ -1,9 +1,9 @@
 """How samples are drawn for measurements. Imports no torch."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from multimdm.samplers.settings import Sampling
+from multimdm.samplers.settings import Law, Sampling
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class Drawing:
     """The same for all K and tau: common random numbers."""
     batch_size: int = 64
     """Sequences that go through the network together; changes no result."""
-    law: Sampling = field(default_factory=Sampling)
-    """The rest of what is drawn; its steps and temperature are replaced."""
+    law: Law = field(default_factory=Law)
+    """The rest of what is drawn."""
 
     def sampling(self, steps: int, temperature: float | int) -> Sampling:
         """The law of the samples at K and tau, checked."""
-        sampling = replace(self.law, steps=steps, temperature=temperature)
+        sampling = Sampling(**{**vars(self.law), "steps": steps, "temperature": temperature})
         sampling.check()
         return sampling
 
@@ -33,7 +33,8 @@ class Drawing:
         for name, value, least in (*wanted, *([("length", self.length, 1)] if self.length is not None else [])):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
-        self.sampling(1, 1.0)
+        # With its own K, since a list of times fits no other.
+        Sampling(**{**vars(self.law), "steps": None, "temperature": 1.0}).check()
 
 
 def label_of(path: str) -> str:

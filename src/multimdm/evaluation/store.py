@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-_FORMAT = 1
+_FORMAT = 2
 """Raised when the meaning of stored figures changes: older ones are then measured anew."""
 
 Result = TypeVar("Result")
@@ -25,13 +25,22 @@ class Store:
 
     def remembered(self, kind: type[Result], depends_on: dict[str, Any], compute: Callable[[], Result]) -> Result:
         """The result that is there, or a new one. `kind` is a dataclass; `depends_on` is plain data."""
-        request = {"format": _FORMAT, "kind": kind.__name__, **depends_on}
-        key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:24]
+        found = self.known(kind, depends_on)
+        if found is None:
+            found = compute()
+            request = _request(kind, depends_on)
+            key = _key(request)
+            self._write(key, {"request": request, "result": asdict(found)})  # pyright: ignore[reportArgumentType]
+            self._held[key] = found
+        return found
+
+    def known(self, kind: type[Result], depends_on: dict[str, Any]) -> Result | None:
+        """The result if it is there; nothing is computed."""
+        key = _key(_request(kind, depends_on))
         if key not in self._held:
             found = self._read(kind, key)
             if found is None:
-                found = compute()
-                self._write(key, {"request": request, "result": asdict(found)})  # pyright: ignore[reportArgumentType]
+                return None
             self._held[key] = found
         return self._held[key]
 
@@ -53,6 +62,14 @@ class Store:
     def _path(self, key: str) -> Path:
         assert self._directory is not None
         return self._directory / f"{key}.json"
+
+
+def _request(kind: type, depends_on: dict[str, Any]) -> dict[str, Any]:
+    return {"format": _FORMAT, "kind": kind.__name__, **depends_on}
+
+
+def _key(request: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,10 +1,11 @@
 """A checkpoint under evaluation, and its results as far as they are known."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from multimdm.evaluation.alignment import Aligned, align_entropy
+from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.checkpoint_nelbo import evaluate_nelbo
 from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.judges import Judge
@@ -15,7 +16,7 @@ from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
 from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
-from multimdm.pipeline.generation import length_of
+from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.process import MultiMask
 
@@ -36,10 +37,10 @@ class Subject:
     store: Store
 
     @classmethod
-    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store) -> "Subject":
+    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str | None = None) -> "Subject":
         """Load a checkpoint; it has no judge yet, since judges are made for a model."""
         directory = local_directory(path)
-        model = load(directory)
+        model = load(directory, device)
         fingerprint = fingerprint_of_checkpoint(directory)
         return cls(label or label_of(path), path, fingerprint, model, None, drawing, store)
 
@@ -53,7 +54,7 @@ class Subject:
         """What kind of model it is."""
         process, config = self.model.process, self.model.network.config
         if process is None:
-            kind = "autoregressive"
+            kind = "autoregressive, one network call per token"
         elif isinstance(process, MultiMask):
             M = process.num_masks
             kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
@@ -67,22 +68,37 @@ class Subject:
         """Network calls per sample: K, or one per token if the model is autoregressive."""
         return steps if self.model.process is not None else self.length
 
+    def check(self, steps: int) -> None:
+        """Refuse settings that do not fit the model, before any work."""
+        try:
+            check_fit(self.model, self.length, self.drawing.sampling(self.calls(steps), 1.0))
+        except ValueError as error:
+            raise ValueError(f"{self.label}: {error}") from None
+
     def measured(self, steps: int, temperature: float | int, progress: Progress = ignore) -> Measurement:
         """At K steps and temperature tau."""
         K, tau = self.calls(steps), float(temperature)
-        return self._remembered(
+        return self.store.remembered(
             Measurement,
-            {"steps": K, "temperature": tau, "judge": self._judge_fingerprint},
+            self._measurement_request(K, tau),
             lambda: measure(self.model, self.judge, K, tau, self.drawing, progress),
         )
 
+    def entropy(self, steps: int, temperature: float | int, progress: Progress = ignore) -> Estimate:
+        """Of samples at K and tau. The judge is not asked; what it was asked about already is not drawn again."""
+        K, tau = self.calls(steps), float(temperature)
+        judged = self.store.known(Measurement, self._measurement_request(K, tau))
+        return (judged or replace(self, judge=None).measured(K, tau, progress)).entropy
+
     def aligned(self, steps: int, target: float | int, progress: Progress = ignore) -> Aligned:
-        """At K steps and the temperature that gives samples this entropy."""
+        """At K steps and the temperature that gives samples this entropy; every trial is remembered by itself."""
         K, H = self.calls(steps), float(target)
-        return self._remembered(
+        return self.store.remembered(
             Aligned,
-            {"steps": K, "target": H, "judge": self._judge_fingerprint},
-            lambda: align_entropy(self.model, self.judge, K, H, self.drawing, progress),
+            self._request({"steps": K, "target": H, "judge": self._judge_fingerprint}),
+            lambda: align_entropy(
+                lambda tau: self.entropy(K, tau, progress), lambda tau: self.measured(K, tau, progress), H
+            ),
         )
 
     def real(self, text: RealText, progress: Progress = ignore) -> RealFigures:
@@ -104,13 +120,16 @@ class Subject:
 
     def remembered_picture(self, kind: type[Result], steps: int, compute: Callable[[], Result]) -> Result:
         """Something else that depends on K and the samples' settings alone."""
-        return self._remembered(kind, {"steps": self.calls(steps)}, compute)
+        return self.store.remembered(kind, self._request({"steps": self.calls(steps)}), compute)
 
     @property
     def _judge_fingerprint(self) -> str | None:
         return None if self.judge is None else self.judge.fingerprint
 
-    def _remembered(self, kind: type[Result], depends_on: dict[str, Any], compute: Callable[[], Result]) -> Result:
+    def _measurement_request(self, K: int, tau: float) -> dict[str, Any]:
+        return self._request({"steps": K, "temperature": tau, "judge": self._judge_fingerprint})
+
+    def _request(self, depends_on: dict[str, Any]) -> dict[str, Any]:
+        """What a result depends on."""
         drawing = {name: value for name, value in asdict(self.drawing).items() if name != "batch_size"}
-        request = {"checkpoint": self.fingerprint, "drawing": {**drawing, "length": self.length}, **depends_on}
-        return self.store.remembered(kind, request, compute)
+        return {"checkpoint": self.fingerprint, "drawing": {**drawing, "length": self.length}, **depends_on}

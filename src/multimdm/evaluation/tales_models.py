@@ -1,10 +1,19 @@
 """Models of Tales, for which probabilities and validity are exact."""
 
+import hashlib
 from functools import lru_cache
 
 from multimdm.data.tales import Tales
+from multimdm.data.tales_words import DEFAULT
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import length_of
+
+
+def fingerprint_of_tales(tales: Tales) -> str:
+    """Of vocabulary and rules: stories of another version of the grammar have other probabilities."""
+    # The grammar is plain data, whose repr says all of it; `tales_for` uses no other.
+    digest = hashlib.sha256("\n".join([*tales.vocabulary, repr(DEFAULT)]).encode()).hexdigest()
+    return f"tales {digest[:24]}, length {tales.length}"
 
 
 def speaks_tales(model: Model) -> bool:

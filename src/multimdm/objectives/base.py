@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
@@ -37,6 +37,7 @@ class Sums(NamedTuple):
     """What it is made of, without gradient and without the weights of a curriculum."""
 
 
+@runtime_checkable
 class Objective(Protocol):
     """A sum over the tokens of a batch that training makes small."""
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor, nn
 
 from multimdm.data.tokenizer import Tokenizer
-from multimdm.pipeline.canvas import Canvas
+from multimdm.pipeline.canvas import Canvas, empty_canvas
 from multimdm.process import Process, Streams
 from multimdm.process.checks import check_integer, require
 from multimdm.samplers.ancestral import Ancestral
@@ -112,6 +112,12 @@ def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Sample
         nfe=max(part.nfe for part in parts),
         trace=Trace.join(traces) if traces else None,
     )
+
+
+def check_fit(model: "Model", length: int | None, sampling: Sampling) -> None:
+    """Refuse settings of unconditional samples that the model cannot follow; nothing is drawn."""
+    sampling.check()
+    _maker(model, empty_canvas(1, length_of(model, length)), sampling)
 
 
 def decode(tokenizer: Tokenizer, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from multimdm.data.directories import whole_directory
@@ -12,6 +13,7 @@ from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import DiT
 from multimdm.models.foreign import Foreign, load_exactly
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
+from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.files import new_directory, read_json, read_safetensors, write_safetensors
 from multimdm.pipeline.generation import Samples, fill, length_of, settings_of, tokenizer_of
 from multimdm.pipeline.hub import local_directory
@@ -136,8 +138,12 @@ class Model:
         return Foreign(self.network, self.foreign.kind, self.foreign.mask_id, self.leftover, self.foreign.dtypes)
 
 
-def load(path: str | Path) -> Model:
-    """A model from a directory that `Model.save` wrote, or from one with that content on the Hub."""
+def load(path: str | Path, device: str | torch.device | None = None) -> Model:
+    """A model from a directory that `Model.save` wrote, or from one with that content on the Hub.
+
+    Its network is put on the `device`: cpu (unless given), cuda, cuda:1, or auto for the first GPU if there is one.
+    """
+    place = device if isinstance(device, torch.device) else find_device("cpu" if device is None else device)
     directory = local_directory(path)
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a checkpoint directory")
@@ -156,7 +162,7 @@ def load(path: str | Path) -> Model:
             require(_ASSIGNMENT in tensors, f"{directory}: model.safetensors lacks '{_ASSIGNMENT}'")
         process = build_process(settings.process, tensors.get(_ASSIGNMENT))
     return Model(
-        network=network,
+        network=network.to(place),
         process=process,
         tokenizer=Tokenizer.load(directory) if Tokenizer.saved_in(directory) else None,
         foreign=settings.foreign,

@@ -1,7 +1,6 @@
 """Fig. (conditional_entropy): the uncertainty of the clean token against time, one line per coupling."""
 
 import csv
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from multimdm.evaluation.conditional_entropy import Point
-from multimdm.report.style import GREY, apply_style, save
+from multimdm.report.style import GREY, apply_style, save, whole_file
 
 _UNIFORM_COLOURS = {"unconditioned": "#d1495b", "gumbel": "#d1495b", "gaussian": "#edae49"}
 _DASHES = {"unconditioned": (0, (4, 2)), "gumbel": "solid", "gaussian": "solid"}
@@ -17,12 +16,10 @@ _DASHES = {"unconditioned": (0, (4, 2)), "gumbel": "solid", "gaussian": "solid"}
 
 def write_csv(points: Sequence[Point], path: Path) -> None:
     """`time,curve,value,standard_error`, one row per point, written whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["time", "curve", "value", "standard_error"])
         writer.writerows([p.time, p.curve, p.value, p.standard_error] for p in points)
-    os.replace(partial, path)
 
 
 def entropy_figure(points: Sequence[Point], title: str) -> Figure:

@@ -6,17 +6,23 @@ import multimdm
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
+    BEST_NOTE,
     INTERVAL,
+    NO_TEXT,
     NOTHING,
+    UNRANKED_NOTE,
     UNREACHED,
     UNREACHED_NOTE,
+    calls_text,
     entropy_text,
     full_text,
     interval_text,
     perplexity_text,
+    ratio_text,
     share_text,
     value_text,
 )
+from multimdm.report.fronts import fronts
 from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table
 from multimdm.report.pareto_figure import pareto_figure, png_data
 from multimdm.report.tables import Table, entropy_aligned, temperature_aligned
@@ -27,8 +33,10 @@ _NOTES = (
     "repeated end-of-text tokens are left out. It can be lowered by dull samples, so it must be read with the entropy: "
     "the unigram entropy of a sample in nats, averaged over samples. Distinct-n is the share of different n-grams "
     "within a sample; duplicates are samples that equal another one. "
-    f"Brackets are {INTERVAL}s over samples: percentile bootstrap, and Wilson's for stories and duplicates. "
-    "K steps are K network calls."
+    f"Brackets are {INTERVAL}s over samples: percentile bootstrap, and Wilson's for stories, duplicates and "
+    "sentences that all agree (it takes samples for independent; equal ones are so together, so for duplicates it is "
+    "rather too narrow). "
+    "K steps are K network calls; an autoregressive model takes one for each token, whatever K."
 )
 
 
@@ -57,7 +65,7 @@ def _sections(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterat
 def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     yield heading("Models" if len(evaluations) > 1 else "Model")
     with_nelbo = any(evaluation.nelbo is not None for evaluation in evaluations)
-    header = ["", "kind", *(["NELBO (nats per token)", "perplexity at most"] if with_nelbo else [])]
+    header = ["model", "kind", *(["NELBO (nats per token)", "perplexity at most"] if with_nelbo else [])]
     rows = []
     for e in evaluations:
         row = [e.label, e.description]
@@ -65,7 +73,7 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             n = e.nelbo
             row += [f"{n.total:.4f} ± {n.standard_error:.4f}", perplexity_text(n.perplexity)] if n else [NOTHING] * 2
         rows.append(row)
-    yield table(header, rows, "words")
+    yield table("Models", header, rows, "words")
     entropies = {e.nats_per_token for e in evaluations if e.nats_per_token is not None}
     for nats in sorted(entropies):
         yield paragraph(f"The exact entropy of the source is {nats:.4f} nats per token: no model can have less.")
@@ -74,32 +82,36 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             f"; the judge gives it a perplexity of {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl else ""
         )
         yield paragraph(f"Real text ({real.name}) has entropy {full_text(real.entropy)}{said}.")
+    if any(e.measurements for e in evaluations) and all(e.real is None for e in evaluations):
+        yield paragraph(NO_TEXT)
 
 
 def _comparison(comparison: Table) -> Iterator[Markup]:
     yield heading(comparison.name.capitalize())
-    yield paragraph(f"{comparison.caption} GenPPL with its {INTERVAL}, then entropy and temperature.")
+    yield paragraph(f"{comparison.caption} GenPPL with its {INTERVAL}, then entropy and temperature. {BEST_NOTE}")
     rows = []
     best = [comparison.best(column) for column in range(len(comparison.steps))]
     for label, cells in comparison.rows:
         row: list[str | Markup] = [label]
-        for column, cell in enumerate(cells):
+        for column, (K, cell) in enumerate(zip(comparison.steps, cells, strict=True)):
             if cell is None:
                 row.append(NOTHING)
                 continue
             m = cell.measurement
             value = value_text(m.gen_ppl, perplexity_text) + ("" if cell.reached else f" {UNREACHED}")
+            value = f"{value} {calls_text(m.nfe, K)}".strip()
             interval = interval_text(m.gen_ppl, perplexity_text)
             below = f"{interval} · H {entropy_text(m.entropy.value)} · τ {m.temperature:.4g}"
-            row.append(figure_cell(value, below.removeprefix(" · "), label == best[column]))
+            row.append(figure_cell(value, below.removeprefix(" · "), label in best[column]))
         rows.append(row)
-    yield table(["", *(f"K = {K}" for K in comparison.steps)], rows)
+    yield table(comparison.name.capitalize(), ["model", *(f"K = {K}" for K in comparison.steps)], rows)
     if comparison.marked:
         yield paragraph(UNREACHED_NOTE)
+    if comparison.unranked:
+        yield paragraph(UNRANKED_NOTE)
 
 
 def _fronts(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
-    """One picture per K for several models, one in all for a single one."""
     if all(m.gen_ppl is None for e in evaluations for m in e.measurements):
         return
     if all(len({m.temperature for m in e.measurements}) < 2 for e in evaluations):
@@ -107,27 +119,17 @@ def _fronts(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator
     yield heading("Perplexity against entropy")
     yield paragraph("Each curve is one temperature sweep; the farther to the lower right, the better.")
     yield pictures(
-        (png_data(pareto_figure(curves, evaluations[0].real, title)), title)
+        (png_data(pareto_figure(curves, evaluations[0].real, title)), _alternative(title, list(curves)))
         for title, curves in fronts(evaluations, steps).items()
     )
 
 
-def fronts(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> dict[str, dict[str, list[Measurement]]]:
-    """Title of a picture -> label of a curve -> its points."""
-    if len(evaluations) == 1:
-        (e,) = evaluations
-        return {e.label: {f"K = {K}": at_step(e, steps, K) for K in steps}}
-    return {f"K = {K}": {e.label: at_step(e, steps, K) for e in evaluations} for K in steps}
-
-
-def at_step(evaluation: Evaluation, steps: Sequence[int], K: int) -> list[Measurement]:
-    """The temperature sweep at one K of those that were asked for.
-
-    Measurements come K by K, by place rather than by their own K: an autoregressive model has one for all.
-    """
-    per_step = len(evaluation.measurements) // len(steps)
-    place = list(steps).index(K) * per_step
-    return list(evaluation.measurements[place : place + per_step])
+def _alternative(title: str, labels: Sequence[str]) -> str:
+    """What the picture shows, for those who do not see it."""
+    return (
+        f"{title}: GenPPL against sample entropy as the temperature varies, one curve each for {', '.join(labels)}. "
+        "The table of all measurements has the numbers."
+    )
 
 
 def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
@@ -136,8 +138,9 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     yield heading("All measurements")
     tales = any(m.valid_stories is not None for e in evaluations for m in e.measurements)
     calls = any(m.nfe != m.steps for e in evaluations for m in e.measurements)
-    header = ["", "K", *(["calls"] if calls else []), "τ", "GenPPL", "entropy"]
-    header += (["valid stories", "valid sentences"] if tales else []) + ["distinct-1/2/3", "duplicates"]
+    header = ["model", "K", *(["calls"] if calls else []), "τ", "GenPPL", "entropy"]
+    header += ["valid stories", "valid sentences"] if tales else []
+    header += ["distinct-1", "distinct-2", "distinct-3", "duplicates"]
     rows = []
     for e in evaluations:
         found = [(m, "") for m in e.measurements]
@@ -151,9 +154,10 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             row.append(_with_interval(m.entropy, entropy_text))
             if tales:
                 row += [_with_interval(x, share_text) for x in (m.valid_stories, m.valid_sentences)]
-            row += [" / ".join(f"{d.value:.3f}" for d in m.distinct), value_text(m.duplicates, share_text)]
+            row += [_with_interval(d, ratio_text) for d in m.distinct]
+            row.append(_with_interval(m.duplicates, share_text))
             rows.append(row)
-    yield table(header, rows)
+    yield table("All measurements", header, rows)
 
 
 def _with_interval(estimate, text) -> Markup:
@@ -179,7 +183,7 @@ def _trajectories(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     if not any(e.trajectories for e in evaluations):
         return
     yield heading("Trajectories")
-    yield paragraph("How the first sample came to be at τ = 1; numbers name masks.")
+    yield paragraph("How the first sample came to be at τ = 1; numbers after a sign name masks.")
     for e in evaluations:
         for trajectory in e.trajectories:
             yield heading(f"{e.label}, K = {trajectory.steps}", 3)
@@ -198,4 +202,4 @@ def _settings(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     rows: list[Sequence[str | Markup]] = [["multimdm", multimdm.__version__], ["judge", str(first.judge)]]
     rows += [[name.replace("_", " "), str(value)] for name, value in shown.items()]
     rows += [[e.label, f"{e.path} (sha256 {e.fingerprint[:16]})"] for e in evaluations]
-    yield table([], rows, "settings")
+    yield table("Settings", [], rows, "settings")

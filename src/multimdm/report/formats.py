@@ -10,6 +10,12 @@ UNREACHED_NOTE = (
     f"{UNREACHED} The entropy asked for cannot be reached by any temperature; this is the closest attainable."
 )
 
+BEST_NOTE = f"Bold: the lowest at K calls, with all whose {LEVEL:.0%} intervals overlap its own; none if all do."
+UNRANKED_NOTE = "What took more network calls than K says how many; it is not ranked."
+NO_TEXT = (
+    "No held-out text was given (--data), so the entropy of real text and the judge's own score on it are not known."
+)
+
 
 def perplexity_text(value: float | int) -> str:
     """Four digits, or whole numbers."""
@@ -24,6 +30,16 @@ def entropy_text(value: float | int) -> str:
 def share_text(value: float | int) -> str:
     """Per cent to one decimal."""
     return f"{100 * value:.1f}%"
+
+
+def ratio_text(value: float | int) -> str:
+    """To two decimals, for what is narrow."""
+    return f"{value:.2f}"
+
+
+def calls_text(calls: int, steps: int) -> str:
+    """What to add to figures at K that took another number of network calls; else nothing."""
+    return "" if calls == steps else f"({calls} call{'s' * (calls != 1)})"
 
 
 def interval_text(estimate: Estimate | None, text=entropy_text) -> str:

@@ -12,7 +12,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+main { max-width: 1160px; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: clamp(1.5rem, 4.5vw, 2.1rem); line-height: 1.2; margin: 0 0 .4rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-bottom: .3rem; border-bottom: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
@@ -21,14 +21,16 @@ p { margin: .4rem 0 .8rem; max-width: 46rem; }
 .scroll { overflow-x: auto; margin: .6rem 0 1rem; border: 1px solid var(--line); border-radius: 8px;
   background: var(--card); }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .5rem .8rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line); }
-thead th { border-top: 0; color: var(--soft); font-weight: 600; vertical-align: bottom; }
-th:first-child, td:first-child { text-align: left; }
+th, td { padding: .5rem .65rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line); }
+thead th { border-top: 0; white-space: normal; color: var(--soft); font-weight: 600; vertical-align: bottom; }
+th:first-child { text-align: left; }
+tbody th { font-weight: 400; }
 td small { display: block; color: var(--soft); font-size: .78rem; }
 td b { color: var(--accent); }
 table.words th, table.words td { text-align: left; white-space: normal; }
 table.settings td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-table.settings td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }
+table.settings th { color: var(--soft); white-space: nowrap; width: 1%; }
+.scroll:focus-visible { outline: 2px solid var(--accent); }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1rem; }
 figure { margin: 0; padding: .6rem; max-width: 640px; background: #ffffff; border: 1px solid var(--line);
   border-radius: 8px; }
@@ -83,13 +85,23 @@ def figure_cell(value: str, below: str = "", strong: bool = False) -> Markup:
     return Markup(value + (f"<small>{escape(below)}</small>" if below else ""))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str | Markup]], kind: str = "") -> Markup:
-    """A table that scrolls sideways on a narrow screen, the page does not."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "\n".join("<tr>" + "".join(f"<td>{_inner(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+def table(name: str, header: Sequence[str], rows: Iterable[Sequence[str | Markup]], kind: str = "") -> Markup:
+    """A table whose first column says what a row is. On a narrow screen it scrolls sideways, the page does not."""
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in header)
     head = f"<thead><tr>{head}</tr></thead>\n" if header else ""
+    body = "\n".join(_row(first, rest) for first, *rest in rows)
     attribute = f' class="{kind}"' if kind else ""
-    return Markup(f'<div class="scroll"><table{attribute}>\n{head}<tbody>\n{body}\n</tbody></table></div>')
+    return scrolling(name, f"<table{attribute}>\n{head}<tbody>\n{body}\n</tbody></table>")
+
+
+def scrolling(name: str, content: str) -> Markup:
+    """A named area that can be scrolled by mouse, finger and keyboard."""
+    return Markup(f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">{content}</div>')
+
+
+def _row(first: str | Markup, rest: Iterable[str | Markup]) -> str:
+    cells = "".join(f"<td>{_inner(cell)}</td>" for cell in rest)
+    return f'<tr><th scope="row">{_inner(first)}</th>{cells}</tr>'
 
 
 def pictures(addresses: Iterable[tuple[str, str]]) -> Markup:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from multimdm.evaluation.bootstrap import LEVEL
@@ -25,22 +26,34 @@ def pareto_figure(curves: Mapping[str, Sequence[Measurement]], real: RealFigures
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()
     judges = {m.judge for curve in curves.values() for m in curve}
-    for number, (label, curve) in enumerate(curves.items()):
-        _draw(axes, curve, label, COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)])
+    entries = [
+        (label, _draw(axes, curve, COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]))
+        for number, (label, curve) in enumerate(curves.items())
+    ]
     axes.set_yscale("log")
     if real is not None:
-        _draw_real(axes, real)
+        entries.append(_draw_real(axes, real))
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("sample entropy (nats)")
-    axes.set_ylabel(f"GenPPL by {', '.join(sorted(str(judge) for judge in judges))}")
-    axes.set_title(f"{title}\nfilled: tau = 1; bars: {LEVEL:.0%} intervals", color=GREY)
-    axes.legend(fontsize=8)
+    # Names are no formulas: a dollar sign in one of them is a dollar sign.
+    axes.set_ylabel(f"GenPPL by {', '.join(sorted(str(judge) for judge in judges))}", parse_math=False)
+    axes.set_title(f"{title}\nfilled: tau = 1; bars: {LEVEL:.0%} intervals", color=GREY, parse_math=False)
+    _legend(axes, entries)
     return figure
 
 
-def _draw(axes, curve: Sequence[Measurement], label: str, colour: str, marker: str) -> None:
+def _legend(axes, entries: Sequence[tuple[str, Line2D]]) -> None:
+    """Texts are set afterwards: some versions make no entry for a label that begins with an underscore."""
+    legend = axes.legend([line for _, line in entries], ["entry"] * len(entries), fontsize=8)
+    for text, (label, _) in zip(legend.get_texts(), entries, strict=True):
+        text.set_parse_math(False)
+        text.set_text(label)
+
+
+def _draw(axes, curve: Sequence[Measurement], colour: str, marker: str) -> Line2D:
+    """Points with their bars; the sign that stands for them in the legend."""
     points = [(m, m.gen_ppl) for m in sorted(curve, key=lambda m: m.temperature) if m.gen_ppl is not None]
     x, y = [m.entropy.value for m, _ in points], [ppl.value for _, ppl in points]
     bars = [_bars(m.entropy) for m, _ in points], [_bars(ppl) for _, ppl in points]
@@ -49,17 +62,17 @@ def _draw(axes, curve: Sequence[Measurement], label: str, colour: str, marker: s
     for m, ppl in points:
         face = colour if m.temperature == 1 else "white"
         axes.plot(m.entropy.value, ppl.value, marker, color=colour, markerfacecolor=face, markersize=5.5)
-    axes.plot([], [], marker + "-", color=colour, label=label, markersize=5.5)
+    return axes.plot([], [], marker + "-", color=colour, markersize=5.5)[0]
 
 
-def _draw_real(axes, real: RealFigures) -> None:
+def _draw_real(axes, real: RealFigures) -> tuple[str, Line2D]:
     """A line at its entropy, and a star if that leaves the curves room."""
     said = f", GenPPL {perplexity_text(real.gen_ppl.value)}" if real.gen_ppl is not None else ""
-    label = f"real text{said}"
-    axes.axvline(real.entropy.value, color=GREY, linewidth=1, linestyle=(0, (1, 2)), label=label)
+    line = axes.axvline(real.entropy.value, color=GREY, linewidth=1, linestyle=(0, (1, 2)))
     bottom, top = axes.get_ylim()
     if real.gen_ppl is not None and bottom / _STRETCH <= real.gen_ppl.value <= top * _STRETCH:
         axes.plot(real.entropy.value, real.gen_ppl.value, "*", color="black", markersize=11)
+    return f"real text{said}", line
 
 
 def _bars(estimate) -> tuple[float, float]:

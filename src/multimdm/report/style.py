@@ -1,6 +1,8 @@
 """How figures look, and how they are written."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib
@@ -38,6 +40,16 @@ def apply_style() -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG whole or not at all."""
+    with whole_file(path) as partial:
+        figure.savefig(partial, format="png")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file to write that becomes `path` if all goes well, and is gone if not."""
     partial = path.with_name(path.name + ".partial")
-    figure.savefig(partial, format="png")
-    os.replace(partial, path)
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -5,13 +5,17 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
+    BEST_NOTE,
     INTERVAL,
     NOTHING,
+    UNRANKED_NOTE,
     UNREACHED,
     UNREACHED_NOTE,
+    calls_text,
     entropy_text,
     interval_text,
     perplexity_text,
@@ -27,6 +31,10 @@ class Cell:
     reached: bool = True
     """Whether its entropy is the one that was asked for."""
 
+    def comparable(self, steps: int) -> bool:
+        """Whether it may be ranked at K."""
+        return self.reached and self.measurement.nfe <= steps
+
 
 @dataclass(frozen=True)
 class Table:
@@ -39,14 +47,30 @@ class Table:
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
     """Label, and one cell for each K."""
 
-    def best(self, column: int) -> str | None:
-        """The label of the lowest GenPPL among those that are comparable; None if there is nothing to compare."""
-        values: dict[str, float] = {}
+    def best(self, column: int) -> frozenset[str]:
+        """Labels of the lowest GenPPL and of all that cannot be told from it: their intervals overlap.
+
+        Nothing if that is all of them. Only what took K calls at most and has the entropy asked for is compared.
+        """
+        found: dict[str, Estimate] = {}
         for label, cells in self.rows:
             cell = cells[column]
-            if cell is not None and cell.reached and cell.measurement.gen_ppl is not None:
-                values[label] = cell.measurement.gen_ppl.value
-        return min(values, key=lambda label: values[label]) if len(values) > 1 else None
+            if cell is not None and cell.comparable(self.steps[column]) and cell.measurement.gen_ppl is not None:
+                found[label] = cell.measurement.gen_ppl
+        if not found:
+            return frozenset()
+        lowest = min(found.values(), key=lambda estimate: estimate.value)
+        alike = frozenset(label for label, estimate in found.items() if estimate.overlaps(lowest))
+        return alike if len(alike) < len(found) else frozenset()
+
+    @property
+    def unranked(self) -> bool:
+        """Whether some cell took more network calls than K."""
+        return any(
+            cell is not None and cell.measurement.nfe > K
+            for _, cells in self.rows
+            for K, cell in zip(self.steps, cells, strict=True)
+        )
 
     @property
     def marked(self) -> bool:
@@ -84,21 +108,26 @@ def markdown(table: Table, judge: str | None) -> str:
     lines = [
         f"### {table.name.capitalize()}",
         "",
-        f"{table.caption} GenPPL by judge `{judge}` [{INTERVAL}], entropy in nats, temperature.",
+        f"{table.caption} GenPPL by judge `{judge}` [{INTERVAL}], entropy in nats, temperature. {BEST_NOTE}",
         "",
         "| model | " + " | ".join(f"K = {K}" for K in table.steps) + " |",
         "|---|" + "---|" * len(table.steps),
     ]
     best = [table.best(column) for column in range(len(table.steps))]
     for label, cells in table.rows:
-        texts = [_markdown_cell(cell, label == best[column]) for column, cell in enumerate(cells)]
+        texts = [
+            _markdown_cell(cell, K, label in best[column])
+            for column, (K, cell) in enumerate(zip(table.steps, cells, strict=True))
+        ]
         lines.append(f"| {label.replace('|', chr(92) + '|')} | " + " | ".join(texts) + " |")
     if table.marked:
         lines += ["", UNREACHED_NOTE]
+    if table.unranked:
+        lines += ["", UNRANKED_NOTE]
     return "\n".join(lines) + "\n"
 
 
-def _markdown_cell(cell: Cell | None, best: bool) -> str:
+def _markdown_cell(cell: Cell | None, K: int, best: bool) -> str:
     if cell is None:
         return NOTHING
     m = cell.measurement
@@ -106,7 +135,8 @@ def _markdown_cell(cell: Cell | None, best: bool) -> str:
     value = f"**{value}**" if best else value
     mark = "" if cell.reached else UNREACHED
     interval = interval_text(m.gen_ppl, perplexity_text)
-    return f"{value}{mark} {interval}, H = {entropy_text(m.entropy.value)}, τ = {m.temperature:.4g}"
+    parts = [f"{value}{mark}", calls_text(m.nfe, K), interval]
+    return f"{' '.join(part for part in parts if part)}, H = {entropy_text(m.entropy.value)}, τ = {m.temperature:.4g}"
 
 
 def csv_text(table: Table) -> str:
@@ -121,19 +151,21 @@ def csv_text(table: Table) -> str:
     return file.getvalue()
 
 
-FIELDS = (
-    *("steps", "nfe", "temperature", "judge", "gen_ppl", "gen_ppl_low", "gen_ppl_high"),
-    *("entropy", "entropy_low", "entropy_high", "distinct_1", "distinct_2", "distinct_3", "duplicates"),
-    *("valid_sentences", "valid_stories", "num", "length", "seed"),
+_FIGURES = (
+    *("gen_ppl", "entropy", "distinct_1", "distinct_2", "distinct_3", "duplicates"),
+    *("valid_sentences", "valid_stories"),
 )
-"""Columns of a measurement."""
+FIELDS = (
+    *("steps", "nfe", "temperature", "judge"),
+    *(name + end for name in _FIGURES for end in ("", "_low", "_high")),
+    *("num", "length", "seed"),
+)
+"""Columns of a measurement: every figure with its interval."""
 
 
 def csv_row(steps: int, m: Measurement) -> list[object]:
     """A measurement under FIELDS; what there is not is left empty."""
-    estimates = [m.gen_ppl, m.entropy]
-    with_intervals = [x for e in estimates for x in ([e.value, e.low, e.high] if e is not None else [None] * 3)]
-    plain = [*m.distinct, m.duplicates, m.valid_sentences, m.valid_stories]
-    values = [e.value if e is not None else None for e in plain]
-    row = [steps, m.nfe, m.temperature, m.judge, *with_intervals, *values, m.num, m.length, m.seed]
+    figures = (m.gen_ppl, m.entropy, *m.distinct, m.duplicates, m.valid_sentences, m.valid_stories)
+    values = [x for e in figures for x in ([e.value, e.low, e.high] if e is not None else [None] * 3)]
+    row = [steps, m.nfe, m.temperature, m.judge, *values, m.num, m.length, m.seed]
     return ["" if x is None else x for x in row]

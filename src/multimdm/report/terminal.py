@@ -11,17 +11,19 @@ from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
     INTERVAL,
+    NO_TEXT,
     UNREACHED,
     UNREACHED_NOTE,
     entropy_text,
     full_text,
     interval_text,
     perplexity_text,
+    ratio_text,
     share_text,
     value_text,
 )
 
-_WIDTH = 112
+_WIDTH = 120
 """Of what is not a terminal."""
 
 
@@ -33,13 +35,16 @@ def print_evaluation(evaluation: Evaluation) -> None:
     console.print(f"[bold]{escape(evaluation.label)}[/bold]  {escape(evaluation.description)}")
     if evaluation.measurements:
         console.print(_measurements(evaluation))
-        console.print(f"[dim]in brackets: {INTERVAL}; GenPPL by judge {escape(str(evaluation.judge))}[/dim]")
+        judge = "no judge, so no GenPPL" if evaluation.judge is None else f"GenPPL by judge {evaluation.judge}"
+        console.print(f"[dim]in brackets: {INTERVAL}; {escape(judge)}[/dim]")
     if any(not one.reached for one in evaluation.aligned):
         console.print(f"[dim]{UNREACHED_NOTE}[/dim]")
     real = evaluation.real
     if real is not None:
         said = f", GenPPL {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl is not None else ""
         console.print(escape(f"real text ({real.name}): entropy {full_text(real.entropy)}{said}"))
+    elif evaluation.measurements:
+        console.print(escape(NO_TEXT))
     nelbo = evaluation.nelbo
     if nelbo is not None:
         text = f"NELBO {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token (± one standard error)"
@@ -69,7 +74,8 @@ def _row(m: Measurement, kind: str, calls: bool, tales: bool) -> list[Text]:
     cells = [Text(str(m.steps)), *([Text(str(m.nfe))] if calls else []), _cell(f"{m.temperature:.4g}", kind)]
     cells += [_estimate(m.gen_ppl, perplexity_text), _estimate(m.entropy, entropy_text)]
     cells += [_estimate(x, share_text) for x in (m.valid_stories, m.valid_sentences)] if tales else []
-    return [*cells, Text("/".join(f"{d.value:.2f}" for d in m.distinct)), Text(value_text(m.duplicates, share_text))]
+    distinct = [Text.assemble(ratio_text(d.value), (f" {interval_text(d, ratio_text)}", "dim")) for d in m.distinct]
+    return [*cells, Text("\n").join(distinct), _estimate(m.duplicates, share_text)]
 
 
 def _estimate(estimate: Estimate | None, text) -> Text:

@@ -1,11 +1,13 @@
-"""A trajectory as a table of coloured words, as Fig. 1 draws them."""
+"""A trajectory as a table of coloured words, as Fig. 1 draws them; signs tell the same as the colours."""
 
 from html import escape
 
 from multimdm.evaluation.trajectory import Trajectory
-from multimdm.report.page import Markup
+from multimdm.report.page import Markup, scrolling
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER
 
+_SIGNS = {CLEAN: "", DESIGNATED: "◆", OTHER: "◇"}
+"""As in the terminal."""
 _WIDEST = 14
 """Longer words are cut."""
 
@@ -14,22 +16,25 @@ def trajectory_picture(trajectory: Trajectory) -> Markup:
     """Time runs downwards, one column per position; it scrolls sideways."""
     rows = []
     for time, words, kinds in zip(trajectory.times, trajectory.words, trajectory.kinds, strict=True):
-        cells = "".join(f'<td class="k{kind}">{_word(word)}</td>' for word, kind in zip(words, kinds, strict=True))
-        rows.append(f"<tr><th>t = {time:.3g}</th>{cells}</tr>")
-    return Markup(f'<div class="scroll"><table class="trace"><tbody>\n{"".join(rows)}\n</tbody></table></div>')
+        cells = "".join(
+            f'<td class="k{kind}">{_SIGNS[kind]}{_word(word)}</td>' for word, kind in zip(words, kinds, strict=True)
+        )
+        rows.append(f'<tr><th scope="row">t = {time:.3g}</th>{cells}</tr>')
+    table = f'<table class="trace"><tbody>\n{"".join(rows)}\n</tbody></table>'
+    return scrolling(f"Trajectory of {trajectory.steps} steps", table)
 
 
 def legend(trajectory: Trajectory) -> Markup:
-    """What the colours mean."""
+    """What signs and colours mean."""
     masked = any(DESIGNATED in row for row in trajectory.kinds)
     names = [(CLEAN, "clean token" if masked else "final token")]
     if masked:
         names.append((DESIGNATED, "mask of the final token" if trajectory.several_masks else "mask"))
     if not masked or trajectory.several_masks:
         names.append((OTHER, "another mask" if masked else "another token"))
-    spans = "".join(f'<span class="k{kind}">{escape(name)}</span>' for kind, name in names)
+    spans = "".join(f'<span class="k{kind}">{f"{_SIGNS[kind]} {escape(name)}".strip()}</span>' for kind, name in names)
     return Markup(f'<p class="legend">{spans}</p>')
 
 
 def _word(word: str) -> str:
-    return escape(word if len(word) <= _WIDEST else word[: _WIDEST - 1] + "…") or "&nbsp;"
+    return escape(word if len(word) <= _WIDEST else word[: _WIDEST - 1] + "…")

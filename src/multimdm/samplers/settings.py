@@ -12,13 +12,19 @@ _COLDEST = 1e-6
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """What is drawn; seeds and batches are not part of it, since they do not change the law."""
+class Effort:
+    """How much work a sample is and how bold it may be: what measurements vary."""
 
     steps: int | None = None
     """Network calls K: 4 unless given. A list of times has its own K; an autoregressive model calls once per token."""
     temperature: float | int = 1.0
     """tau: logits are divided by it before the softmax. 0 takes the most probable token."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """What is drawn, at any K and tau."""
+
     top_p: float | int = 1.0
     """Draw clean tokens from the fewest most probable ones that hold this share of the probability."""
     top_k: int | None = None
@@ -36,25 +42,8 @@ class Sampling:
     threshold: float | int | None = None
     """With --order confidence: also reveal every position of at least this confidence; saves calls."""
 
-    @property
-    def num_steps(self) -> int:
-        """K."""
-        return len(self.times) - 1
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        """The grid, from 1 down to 0."""
-        usual = _USUAL_STEPS if isinstance(self.grid, str) else None
-        return time_grid(self.grid, usual if self.steps is None else self.steps)
-
     def check(self) -> None:
         """Raise a ValueError that names the field, its value and the remedy."""
-        _ = self.times  # checks steps and grid
-        if not _number(self.temperature) or not (self.temperature == 0 or _COLDEST <= self.temperature < float("inf")):
-            raise ValueError(
-                f"temperature must be 0 (the most probable token) or a finite number of at least {_COLDEST}; "
-                f"got {self.temperature!r}"
-            )
         if not _number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must lie in (0, 1] (1 keeps every token); got {self.top_p!r}")
         if self.top_k is not None and (not _whole(self.top_k) or self.top_k < 1):
@@ -81,6 +70,32 @@ class Sampling:
             raise ValueError(f"block_length must be an integer of at least 1, or left out; got {self.block_length!r}")
         if self.threshold is not None and (not _number(self.threshold) or not 0 < self.threshold <= 1):
             raise ValueError(f"threshold must lie in (0, 1], or be left out; got {self.threshold!r}")
+
+
+@dataclass(frozen=True)
+class Sampling(Law, Effort):
+    """What is drawn; seeds and batches are not part of it, since they do not change the law."""
+
+    @property
+    def num_steps(self) -> int:
+        """K."""
+        return len(self.times) - 1
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The grid, from 1 down to 0."""
+        usual = _USUAL_STEPS if isinstance(self.grid, str) else None
+        return time_grid(self.grid, usual if self.steps is None else self.steps)
+
+    def check(self) -> None:
+        """Raise a ValueError that names the field, its value and the remedy."""
+        _ = self.times  # checks steps and grid
+        if not _number(self.temperature) or not (self.temperature == 0 or _COLDEST <= self.temperature < float("inf")):
+            raise ValueError(
+                f"temperature must be 0 (the most probable token) or a finite number of at least {_COLDEST}; "
+                f"got {self.temperature!r}"
+            )
+        super().check()
 
 
 def _number(value: object) -> bool:

@@ -1,7 +1,7 @@
 """Where training sequences come from. A sequence is named by its number in the run: nothing needs to be remembered."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from multimdm.training.seeds import derive
 from multimdm.training.settings import DataSettings
 
 
+@runtime_checkable
 class Source(Protocol):
     """Training and validation sequences of one length."""
 

@@ -51,18 +51,21 @@ class AutoregressiveJudge:
 
     def _read(self, ids: Tensor, valid: Tensor) -> tuple[Int64[Tensor, "num L"], Bool[Tensor, "num L"]]:
         """The sequences in the judge's tokens."""
-        if self._reader.fingerprint == self._tokenizer.fingerprint:
-            return ids, valid & (ids < self._tokenizer.vocab_size)
         L = ids.shape[1]
         result, lengths = torch.zeros_like(ids), []
         for number, (row, kept) in enumerate(zip(ids, valid, strict=True)):
-            tokens = self._encode(pieces(self._reader, row[kept].tolist()))[:L]
+            # To the left, without gaps: what a token is predicted from is the token before it.
+            tokens = self._translate(row[kept].tolist())[:L]
             result[number, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
             lengths.append(len(tokens))
         return result, torch.arange(L) < torch.tensor(lengths)[:, None]
 
-    def _encode(self, found: list[str | None]) -> list[int]:
+    def _translate(self, ids: list[int]) -> list[int]:
+        """Without states that are no tokens."""
+        if self._reader.fingerprint == self._tokenizer.fingerprint:
+            return [token for token in ids if token < self._tokenizer.vocab_size]
         end = [] if self._tokenizer.eos_id is None else [self._tokenizer.eos_id]
+        found = pieces(self._reader, ids)
         return [token for piece in found for token in (end if piece is None else self._tokenizer.encode(piece))]
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """A Hugging Face causal language model as judge: the paper's protocol."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int64
@@ -17,6 +17,13 @@ _TOKENS = 2048
 """Positions that go through the network together: with V = 50,257, logits of 0.4 GB."""
 
 
+class LanguageModel(NamedTuple):
+    """A network with its tokenizer, as `transformers` has them."""
+
+    network: Any
+    tokenizer: Any
+
+
 class CausalLMJudge:
     """Decode, tokenize anew with the judge's tokenizer, truncate to the length of the model's sequences, score.
 
@@ -24,11 +31,11 @@ class CausalLMJudge:
     unless the judge's tokenizer puts a BOS there.
     """
 
-    def __init__(self, name: str, fingerprint: str, network: Any, tokenizer: Any, reader: Tokenizer) -> None:
+    def __init__(self, name: str, fingerprint: str, judge: LanguageModel, reader: Tokenizer) -> None:
         """`reader` is the tokenizer of the model that is judged."""
         self.name, self.fingerprint = name, fingerprint
-        self._network, self._tokenizer, self._reader = network, tokenizer, reader
-        config = network.config
+        self._network, self._tokenizer, self._reader = *judge, reader
+        config = self._network.config
         self._context: int = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 1024)
 
     def score(
@@ -66,9 +73,7 @@ class CausalLMJudge:
         return Scores(nll, tokens)
 
 
-def load_causal_lm(
-    path_or_name: str, name: str, fingerprint: str, reader: Tokenizer, device: torch.device
-) -> CausalLMJudge:
+def load_causal_lm(path_or_name: str, device: torch.device) -> LanguageModel:
     """From a directory, a GGUF file or a name on the Hub; an error that tells what is missing."""
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -91,7 +96,7 @@ def load_causal_lm(
         network = network.float()
     network.eval()
     network.to(device)  # pyright: ignore[reportArgumentType]
-    return CausalLMJudge(name, fingerprint, network, tokenizer, reader)
+    return LanguageModel(network, tokenizer)
 
 
 def _padded(encoded: list[list[int]]) -> tuple[Int64[Tensor, "B L"], Bool[Tensor, "B L"]]:

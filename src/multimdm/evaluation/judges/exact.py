@@ -7,6 +7,7 @@ from torch import Tensor
 from multimdm.data.tales import Tales
 from multimdm.evaluation.judges.base import Scores
 from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.tales_models import fingerprint_of_tales
 
 _TOGETHER = 256
 
@@ -18,7 +19,7 @@ class TalesJudge:
 
     def __init__(self, tales: Tales) -> None:
         self.tales = tales
-        self.fingerprint = f"tales, length {tales.length}, epsilon {Tales.EPSILON}"
+        self.fingerprint = f"{fingerprint_of_tales(tales)}, epsilon {Tales.EPSILON}"
 
     def score(
         self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None, progress: Progress = ignore

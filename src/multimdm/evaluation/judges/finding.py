@@ -2,12 +2,15 @@
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from multimdm.evaluation.fingerprints import fingerprint_of_files
+import torch
+
+from multimdm.evaluation.fingerprints import fingerprint_of_files, fingerprint_of_judge
 from multimdm.evaluation.judges.autoregressive import AutoregressiveJudge
 from multimdm.evaluation.judges.base import Judge
-from multimdm.evaluation.judges.causal_lm import load_causal_lm
+from multimdm.evaluation.judges.causal_lm import CausalLMJudge, LanguageModel, load_causal_lm
 from multimdm.evaluation.judges.exact import TalesJudge
 from multimdm.evaluation.settings import label_of
 from multimdm.evaluation.tales_models import tales_for
@@ -21,27 +24,57 @@ _KINDS = (
 )
 
 
+@dataclass(frozen=True)
+class Found:
+    """A judge as it lies on disk, before it is made for a model."""
+
+    label: str
+    fingerprint: str
+    content: Model | LanguageModel
+
+
+class Judges:
+    """Finds judges by name. Networks are loaded once for each device, however many models they are to judge.
+
+    They are loaded when a judge is made, not when it is first asked: a file that cannot be read is told of before any
+    work.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, torch.device], Found] = {}
+
+    def make(self, name: str, model: Model, length: int | None = None) -> Judge:
+        """The judge of this name for samples of the model; an error that tells what cannot be found."""
+        L = length_of(model, length)
+        if name == "tales":
+            return TalesJudge(tales_for(model, L))
+        reader, device = tokenizer_of(model, f"the judge '{name}'"), next(model.network.parameters()).device
+        if (name, device) not in self._found:
+            self._found[name, device] = _find(name, device)
+        found = self._found[name, device]
+        if isinstance(found.content, Model):
+            return AutoregressiveJudge(found.label, found.fingerprint, found.content, reader, L)
+        return CausalLMJudge(found.label, found.fingerprint, found.content, reader)
+
+
 def make_judge(name: str, model: Model, length: int | None = None) -> Judge:
-    """The judge of this name for samples of the model; an error that tells what cannot be found."""
-    L = length_of(model, length)
-    if name == "tales":
-        return TalesJudge(tales_for(model, L))
-    reader, device = tokenizer_of(model, f"the judge '{name}'"), next(model.network.parameters()).device
+    """One judge by itself."""
+    return Judges().make(name, model, length)
+
+
+def _find(name: str, device: torch.device) -> Found:
     path = Path(name)
     if path.is_file():
         if path.suffix != ".gguf":
             raise ValueError(f"judge '{name}' is a file, but not a .gguf file; {_KINDS}")
-        return load_causal_lm(name, path.name, fingerprint_of_files([path]), reader, device)
+        return Found(path.name, fingerprint_of_files([path]), load_causal_lm(name, device))
     if path.is_dir():
-        label, config, fingerprint = label_of(name), path / "config.json", fingerprint_of_files(path.iterdir())
+        label, config, fingerprint = label_of(name), path / "config.json", fingerprint_of_judge(path)
     else:
         label, config = name, _hub_config(name)
-        fingerprint = f"{name} {fingerprint_of_files([config])}"
-    if _is_ours(config):
-        judge = load(name)
-        judge.network.to(device)
-        return AutoregressiveJudge(label, fingerprint, judge, reader, L)
-    return load_causal_lm(name, label, fingerprint, reader, device)
+        # Local copies lie in a folder that is named by the commit, which stands for the weights too.
+        fingerprint = f"{name} {config.parent.name} {fingerprint_of_files([config])}"
+    return Found(label, fingerprint, load(name, device) if _is_ours(config) else load_causal_lm(name, device))
 
 
 def _is_ours(config: Path) -> bool:

@@ -1,0 +1,47 @@
+"""Two states of one sequence, at times s < t: how their noise is tied together.
+
+Consistency distillation compares predictions at x_s and x_t. What it can learn depends on how much x_t tells of x_s, so
+the tie is a choice: one shared path (Gumbel, Gaussian), the forward chain (Markov), or nothing but the clean text.
+"""
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from multimdm.process import Generator, Process
+from multimdm.process.checks import require
+
+Coupling = Literal["gumbel", "gaussian", "markov", "independent"]
+
+
+class Pair(NamedTuple):
+    """States at s and at t."""
+
+    x_s: Int64[Tensor, "B L"]
+    x_t: Int64[Tensor, "B L"]
+
+
+def couple(
+    process: Process,
+    x_0: Int64[Tensor, "B L"],
+    s: Float64[Tensor, " B"],
+    t: Float64[Tensor, " B"],
+    coupling: Coupling,
+    generator: Generator = None,
+) -> Pair:
+    """x_s and x_t, each with its own marginal p(. | x_0).
+
+    gumbel: Eq. (gumbel_coupled_path); gaussian: DUO's path, for `Uniform` only; markov: x_t drawn from x_s by the
+    forward transition; independent: given x_0, nothing is shared.
+    """
+    require(
+        coupling in get_args(Coupling), f"coupling must be one of {', '.join(get_args(Coupling))}; got {coupling!r}"
+    )
+    if coupling in ("gumbel", "gaussian"):
+        return Pair(*process.couple(x_0, torch.stack([s, t]), generator, noise=coupling))
+    x_s = process.corrupt(x_0, s, generator)
+    if coupling == "markov":
+        return Pair(x_s, process.transition_sample(x_s, s, t, generator))
+    return Pair(x_s, process.corrupt(x_0, t, generator))

@@ -1,0 +1,23 @@
+"""Where networks compute."""
+
+import re
+
+import torch
+
+_NAME = re.compile(r"auto|cpu|cuda(:\d+)?")
+
+
+def find_device(name: str) -> torch.device:
+    """The device of this name, once it is known to be there; auto is a GPU if there is one."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:NUMBER; got {name!r}")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError(f"device {name}: cuda is not available here; use cpu")
+        count = torch.cuda.device_count()
+        if device.index is not None and device.index >= count:
+            raise ValueError(f"device {name}: there are {count} GPUs here, cuda:0 to cuda:{count - 1}")
+    return device

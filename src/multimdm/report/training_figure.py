@@ -1,0 +1,54 @@
+"""Losses in the course of training: one curve per run, with the validation NELBO and the exact entropy."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from multimdm.report.pareto_figure import COLOURS
+from multimdm.report.style import GREY, apply_style
+from multimdm.training.records import read_records
+
+
+def training_figure(runs: Sequence[Path]) -> Figure:
+    """Thin: training loss, both terms without the weights of a curriculum; dots: validation NELBO, with its error.
+
+    Every curve is drawn over its own steps, also that of a run that was adapted from another.
+    """
+    apply_style()
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    entropies: set[float] = set()
+    for number, run in enumerate(runs):
+        colour = COLOURS[number % len(COLOURS)]
+        train, valid = read_records(run, "train"), read_records(run, "valid")
+        axes.plot([r["step"] for r in train], [_total(r) for r in train], color=colour, linewidth=0.7, alpha=0.55)
+        axes.errorbar(
+            [r["step"] for r in valid],
+            [r["nelbo"] for r in valid],
+            [r["standard_error"] for r in valid],
+            color=colour,
+            marker="o",
+            markersize=4,
+            linewidth=1.5,
+            label=_label(run, valid),
+        )
+        entropies |= {r["entropy"] for r in valid if "entropy" in r}
+    for entropy in sorted(entropies):
+        axes.axhline(entropy, color=GREY, linewidth=1, linestyle=(0, (4, 3)), label=f"exact entropy, {entropy:.4f}")
+    axes.set_xlabel("steps")
+    axes.set_ylabel("nats per token")
+    axes.set_title("thin: training loss; dots: validation NELBO of the averaged weights", color=GREY)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _total(record: dict[str, Any]) -> float:
+    """The sum of the terms: with a curriculum, the loss that is minimised is less than the bound."""
+    terms = [record[name] for name in ("reconstruction", "identification", "next_token") if name in record]
+    return sum(terms) if terms else record["loss"]
+
+
+def _label(run: Path, valid: list[dict[str, Any]]) -> str:
+    return f"{run.name}, {valid[-1]['nelbo']:.4f}" if valid else run.name
