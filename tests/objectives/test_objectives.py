@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from multimdm.models import DiT, DiTConfig
 from multimdm.objectives import Batch, Elbo, NextToken, Objective, Ramp, Relaxation, RelaxedElbo, Sums
-from multimdm.process import MultiMask, Schedule, Streams, Uniform
+from multimdm.process import Mixture, MultiMask, Schedule, Streams, Uniform
 from multimdm.process.relaxation import relaxed_state, relaxed_times
 
 V, B, L = 23, 6, 7
@@ -104,7 +104,7 @@ def test_the_relaxed_elbo_is_that_of_full_tables(padded, dtype, monkeypatch):
     )
     one_hot = F.one_hot(state.mixture.ids, V).to(dtype)
     soft = (one_hot * state.mixture.weights.to(dtype)[..., None]).sum(2)  # the dense [B, L, V] input
-    shown = (soft, torch.arange(V))
+    shown = Mixture(soft, torch.arange(V))
     plain = plain_elbo(net, process, given, shown, state.x_t, at.one_minus_alpha, 1.0, at.speed)
     assert_equal(net, RelaxedElbo(process, settings)(net, given), plain)
 

@@ -420,7 +420,7 @@ def test_large_vocabulary_against_the_dense_computation(monkeypatch):
 
 IDS = torch.zeros(2, 3, dtype=torch.long)
 CASES = {
-    "tau zero": (lambda: relaxed_state(IDS, 0.8, 0.6, V, 0), "tau must be a finite number above 0; got 0.0"),
+    "tau zero": (lambda: relaxed_state(IDS, 0.8, 0.6, V, 0), "tau must be a finite number above 0; got 0"),
     "tau negative": (lambda: relaxed_state(IDS, 0.8, 0.6, V, -0.1), "tau must be a finite number above 0; got -0.1"),
     "top": (lambda: relaxed_state(IDS, 0.8, 0.6, V, 1.0, top=0), "top must be at least 1; got 0"),
     "vocabulary": (lambda: relaxed_state(IDS, 0.8, 0.6, 1, 1.0), "vocab_size must be at least 2; got 1"),
@@ -438,7 +438,7 @@ CASES = {
     "V of the clock": (lambda: relaxed_times(0.5, -1, 1, 1), "vocab_size must be at least 2; got 1"),
     "lost": (lambda: sufficient_top(V, 1.0, 0.5, lost=1), "lost must lie strictly between 0 and 1; got 1"),
     "fraction": (lambda: sufficient_top(V, 1.0, 0.5, fraction=0), "fraction must lie strictly between 0 and 1; got 0"),
-    "noise of the bound": (lambda: sufficient_top(V, 1.0, 0), "noise must be a finite number above 0; got 0.0"),
+    "noise of the bound": (lambda: sufficient_top(V, 1.0, 0), "noise must be a finite number above 0; got 0"),
 }
 
 

@@ -76,7 +76,10 @@ def test_accumulation_does_not_change_the_losses(tmp_path):
 
 
 @pytest.mark.filterwarnings("default")  # torch.compile meets warnings of torch's own
-@pytest.mark.parametrize("option", ["recompute", "compile"])
+@pytest.mark.parametrize(
+    "option",
+    ["recompute", pytest.param("compile", marks=pytest.mark.unchecked)],  # it cannot see through the checks of types
+)
 def test_recomputing_and_compiling_do_not_change_the_losses(option, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.nn.Module, "compile", _compiled_without_a_compiler)
     sections: Any = {"network": {"dropout": 0.0}, "log": {"validate_every": 0}}
