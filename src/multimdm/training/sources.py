@@ -15,6 +15,10 @@ from multimdm.training.seeds import derive
 from multimdm.training.settings import DataSettings
 
 
+_BLOCK = 1024
+"""Stories that are drawn together."""
+
+
 @runtime_checkable
 class Source(Protocol):
     """Training and validation sequences of one length."""
@@ -67,6 +71,7 @@ class TalesSource:
         self.tokenizer, self.length = tales_tokenizer(self.tales), length
         self.entropy = self.tales.entropy_per_token
         self.fingerprint = f"{self.tokenizer.fingerprint}, length {length}"
+        self._drawn: dict[str, tuple[int, Tensor]] = {}
         # Runs with different seeds are validated on the same stories.
         self._seeds = {"train": derive(seed, "tales train"), "valid": derive(0, "tales valid")}
 
@@ -83,8 +88,17 @@ class TalesSource:
         return torch.bincount(self._draw("valid", 0, 10_000).ids.flatten(), minlength=self.tales.vocab_size)
 
     def _draw(self, split: str, first: int, num: int) -> Example:
-        ids = self.tales.sample(num, Streams.spawn(self._seeds[split], num, first))
+        numbers = range(first // _BLOCK, (first + num - 1) // _BLOCK + 1)
+        stories = torch.cat([self._block(split, number) for number in numbers])
+        ids = stories[first - numbers[0] * _BLOCK :][:num]
         return Example(ids, torch.ones_like(ids, dtype=torch.bool))
+
+    def _block(self, split: str, number: int) -> Tensor:
+        """Stories are drawn many at once, which costs little more than drawing a few; each has its own stream."""
+        if self._drawn.get(split, (-1, None))[0] != number:
+            streams = Streams.spawn(self._seeds[split], _BLOCK, number * _BLOCK)
+            self._drawn[split] = number, self.tales.sample(_BLOCK, streams)
+        return self._drawn[split][1]
 
 
 class PreparedSource:
