@@ -14,7 +14,6 @@ from multimdm.process import Streams
 from multimdm.training.seeds import derive
 from multimdm.training.settings import DataSettings
 
-
 _BLOCK = 1024
 """Stories that are drawn together."""
 
