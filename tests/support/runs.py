@@ -12,6 +12,7 @@ import yaml
 from multimdm.training.building import pretrain_job
 from multimdm.training.loop import Job
 from multimdm.training.recipes import parse_recipe
+from multimdm.training.records import read_records
 from multimdm.training.settings import PretrainRecipe
 
 TINY: dict[str, Any] = {
@@ -50,6 +51,11 @@ def write_recipe(path: Path, **sections: Any) -> Path:
     """The tiny recipe as a file."""
     path.write_text(yaml.safe_dump(tiny(**sections)), encoding="utf-8")
     return path
+
+
+def pretraining(folder: Path, **sections: Any) -> list[str]:
+    """The arguments of `multimdm` for a tiny run in a folder; it is kept in `folder / "run"`."""
+    return ["pretrain", str(write_recipe(folder / "tiny.yaml", **sections)), "--out", str(folder / "run")]
 
 
 def environment() -> dict[str, str]:
@@ -92,11 +98,8 @@ def finish(process: subprocess.Popen, seconds: float = 240) -> str:
 
 def metrics(out: Path, kind: str = "train") -> list[dict[str, Any]]:
     """The records of a run without those that tell of the clock."""
-    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [record for record in map(json.loads, lines) if record["kind"] == kind]
-    return [
-        {k: v for k, v in record.items() if k not in ("kind", "tokens_per_second", "seconds")} for record in records
-    ]
+    left_out = ("kind", "tokens_per_second", "seconds")
+    return [{k: v for k, v in record.items() if k not in left_out} for record in read_records(out, kind)]
 
 
 def weights(out: Path) -> bytes:

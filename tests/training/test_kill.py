@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.runs import environment, finish, metrics, start, weights, write_recipe
+from support.runs import environment, finish, metrics, pretraining, start, weights
 
 STEPS = {"train": {"steps": 40}, "log": {"checkpoint_every": 2, "every": 2, "validate_every": 20}}
 
@@ -18,8 +18,7 @@ STEPS = {"train": {"steps": 40}, "log": {"checkpoint_every": 2, "every": 2, "val
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("uninterrupted")
-    recipe = write_recipe(folder / "tiny.yaml", **STEPS)
-    finish(start(["pretrain", str(recipe), "--out", str(folder / "run")]))
+    finish(start(pretraining(folder, **STEPS)))
     return folder / "run"
 
 
@@ -30,8 +29,7 @@ def _same(out: Path, reference: Path) -> None:
 
 
 def test_killed_at_random_moments(tmp_path, uninterrupted):
-    recipe = write_recipe(tmp_path / "tiny.yaml", **STEPS)
-    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run")]
+    arguments = pretraining(tmp_path, **STEPS)
     moments, kills = random.Random(0), 0
     for _ in range(3):
         process = start(arguments)
@@ -82,8 +80,7 @@ sys.exit(main(sys.argv[3:]))
 @pytest.mark.parametrize(("where", "count"), [("half", 3), ("rename", 4), ("rename", 5), ("remove", 2)])
 def test_killed_during_a_save(where, count, tmp_path, uninterrupted):
     """While a file is half written, before a finished directory gets its name, while an old one is removed."""
-    recipe = write_recipe(tmp_path / "tiny.yaml", **STEPS)
-    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run")]
+    arguments = pretraining(tmp_path, **STEPS)
     killed = subprocess.run(
         [sys.executable, "-c", KILL_IN_SAVE, where, str(count), *arguments],
         env=environment(),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from multimdm import load
-from support.runs import finish, metrics, start, start_node, write_recipe
+from support.runs import finish, metrics, pretraining, start, start_node
 
 # Dropout differs between ranks by necessity; everything else is a function of the step and the sequence.
 SECTIONS = {"network": {"dropout": 0.0}, "log": {"sample_every": 6, "samples": 2, "sample_steps": 2}}
@@ -19,8 +19,7 @@ SECTIONS = {"network": {"dropout": 0.0}, "log": {"sample_every": 6, "samples": 2
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("alone")
-    recipe = write_recipe(folder / "tiny.yaml", **SECTIONS)
-    finish(start(["pretrain", str(recipe), "--out", str(folder / "run")]))
+    finish(start(pretraining(folder, **SECTIONS)))
     return folder / "run"
 
 
@@ -41,8 +40,7 @@ def _same(out: Path, reference: Path, tolerance: float = 2e-4) -> None:
     [("ddp", []), ("fsdp", []), ("ddp", ["--train.micro-batch", "2"]), ("fsdp", ["--train.micro-batch", "2"])],
 )
 def test_two_ranks_are_one_process(strategy, options, tmp_path, alone):
-    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
-    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--train.strategy", strategy, *options]
+    arguments = [*pretraining(tmp_path, **SECTIONS), "--train.strategy", strategy, *options]
     finish(start(arguments, ranks=2))
     assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2]
     _same(tmp_path / "run", alone)
@@ -50,8 +48,7 @@ def test_two_ranks_are_one_process(strategy, options, tmp_path, alone):
 
 def test_the_number_of_ranks_may_change_on_resuming(tmp_path, alone):
     """Six steps on two sharded ranks, the rest on one process."""
-    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
-    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run")]
+    arguments = pretraining(tmp_path, **SECTIONS)
     process = start([*arguments, "--train.strategy", "fsdp", "--log.checkpoint-every", "6"], ranks=2)
     while not (tmp_path / "run" / "checkpoints" / "step-00000006").is_dir() and process.poll() is None:
         time.sleep(0.01)
@@ -65,8 +62,7 @@ def test_the_number_of_ranks_may_change_on_resuming(tmp_path, alone):
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_dead_rank_is_replaced_and_the_run_goes_on(strategy, tmp_path, alone):
-    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
-    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--log.checkpoint-every", "1"]
+    arguments = [*pretraining(tmp_path, **SECTIONS), "--log.checkpoint-every", "1"]
     arguments += ["--train.strategy", strategy]
     process = start(arguments, ranks=2, restarts=1)
     while not (tmp_path / "run" / "checkpoints" / "step-00000002").is_dir():
@@ -81,8 +77,7 @@ def test_a_dead_rank_is_replaced_and_the_run_goes_on(strategy, tmp_path, alone):
 
 def test_a_dead_rank_on_another_node(tmp_path, alone):
     """Two launchers stand for two nodes; both start their ranks again and all meet once more."""
-    recipe = write_recipe(tmp_path / "tiny.yaml", **SECTIONS)
-    arguments = ["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--log.checkpoint-every", "1"]
+    arguments = [*pretraining(tmp_path, **SECTIONS), "--log.checkpoint-every", "1"]
     with socket.socket() as free:
         free.bind(("localhost", 0))
         place = f"localhost:{free.getsockname()[1]}"
@@ -99,8 +94,14 @@ def test_a_dead_rank_on_another_node(tmp_path, alone):
 
 def test_nonsense_stops_all_ranks_with_one_message(tmp_path):
     """Every rank names the last good checkpoint, and the run ends."""
-    recipe = write_recipe(tmp_path / "tiny.yaml", train={"learning_rate": 1e30, "clip": None, "warmup": 0})
-    process = start(["pretrain", str(recipe), "--out", str(tmp_path / "run"), "--log.checkpoint-every", "1"], ranks=2)
+    process = start(
+        [
+            *pretraining(tmp_path, train={"learning_rate": 1e30, "clip": None, "warmup": 0}),
+            "--log.checkpoint-every",
+            "1",
+        ],
+        ranks=2,
+    )
     output, _ = process.communicate(timeout=240)
     assert process.returncode != 0
     assert output.count("the loss is not a number in step") == 2

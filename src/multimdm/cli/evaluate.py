@@ -128,7 +128,8 @@ def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -
     """results.json and report.html."""
     if options.out is None:
         return
-    from multimdm.evaluation.store import write_json, write_text
+    from multimdm.data.directories import write_text
+    from multimdm.evaluation.store import write_json
 
     (options.out / "report.html").unlink(missing_ok=True)  # one of other figures would be read with these
     write_json(options.out / "results.json", evaluation.as_data())

@@ -127,7 +127,8 @@ def _check_comparable(subjects: list["Subject"]) -> None:
 
 def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     """Pictures, tables, points and the report."""
-    from multimdm.evaluation.store import write_json, write_text
+    from multimdm.data.directories import write_text
+    from multimdm.evaluation.store import write_json
     from multimdm.report.evaluation_report import report
     from multimdm.report.fronts import curves_at
     from multimdm.report.pareto_figure import pareto_figure

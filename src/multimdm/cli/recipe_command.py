@@ -31,7 +31,8 @@ def run(arguments: Sequence[str], command: str, recipe_class: type, options_clas
     options = _parse(arguments, command, recipe_class, options_class)
     try:
         from multimdm.training import building
-        from multimdm.training.loop import describe_nelbo, train
+        from multimdm.training.loop import train
+        from multimdm.training.validation import describe_nelbo
     except ModuleNotFoundError as error:
         raise ValueError(f"training needs the package {error.name}: pip install 'multimdm[train]'") from None
 

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.out is None:
         _write(model, options, samples, sys.stdout)
     else:
-        from multimdm.evaluation.store import write_text
+        from multimdm.data.directories import write_text
 
         text = io.StringIO()
         _write(model, options, samples, text)

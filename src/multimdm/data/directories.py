@@ -1,4 +1,4 @@
-"""A directory that appears whole or not at all."""
+"""Files and directories that appear whole or not at all."""
 
 import os
 import shutil
@@ -37,6 +37,23 @@ def whole_directory(target: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """A file beside `target` to write that takes its place if all goes well, and is gone if not."""
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with whole_file(target) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def _remove_leftovers(target: Path) -> None:

@@ -1,5 +1,6 @@
 """Prepared data as training reads them: through the operating system's cache, nothing loaded before it is asked for."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,10 @@ class Example(NamedTuple):
     ids: Int64[Tensor, "*B L"]
     valid: Bool[Tensor, "*B L"]
     """False in padding."""
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
+        """Ids, and what is not padding: None if nothing is, which spares networks a mask."""
+        return self.ids.to(device), None if bool(self.valid.all()) else self.valid.to(device)
 
 
 class PreparedData(Dataset[Example]):
@@ -64,6 +69,11 @@ class PreparedData(Dataset[Example]):
                 f"'{tokenizer.name}' ({tokenizer.vocab_size:,} tokens, {tokenizer.fingerprint[:12]}); "
                 "prepare the data with the tokenizer of the model"
             )
+
+    @property
+    def fingerprint(self) -> str:
+        """Of tokens and lengths: equal tokens with other lengths have padding elsewhere."""
+        return f"{self.manifest.tokens_sha256}, lengths {hashlib.sha256(self.lengths.tobytes()).hexdigest()}"
 
     def documents(self) -> Iterator[np.ndarray]:
         """The ids of each document, without BOS, EOS and padding: what packing was given, less what it left out."""

@@ -1,7 +1,6 @@
 """The NELBO of a checkpoint on held-out text."""
 
-import torch
-
+from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums, validation_times
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -30,17 +29,16 @@ def evaluate_nelbo(
     n = len(example.ids)
     times = validation_times(n, draws, seed)
     device = next(model.network.parameters()).device
-    sums = NelboSums(torch.zeros(7, dtype=torch.float64))
+    sums = NelboSums.none()
     training = model.network.training
     model.network.eval()
     try:
         for start in range(0, n, batch_size):
             rows = slice(start, min(start + batch_size, n))
-            ids, valid = example.ids[rows].to(device), example.valid[rows].to(device)
+            ids, valid = Example(example.ids[rows], example.valid[rows]).on(device)
             streams = Streams.spawn(seed, len(ids), start)
-            attended = None if bool(valid.all()) else valid
             V = model.network.config.vocab_size
-            sums += nelbo_sums(model.network, model.process, ids, attended, times[:, rows], streams, V)
+            sums += nelbo_sums(model.network, model.process, ids, valid, times[:, rows], streams, V)
             progress(len(ids) * draws)
     finally:
         model.network.train(training)

@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from multimdm.pipeline.files import sha256_of
+
 
 def fingerprint_of_files(paths: Iterable[Path]) -> str:
     """sha256 of the names and contents of files; directories and hidden files are passed over."""
     digest = hashlib.sha256()
     for path in sorted(path for path in paths if path.is_file() and not path.name.startswith(".")):
-        with open(path, "rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
     return digest.hexdigest()
 
 

@@ -46,6 +46,11 @@ class NelboSums:
     values: Float64[Tensor, "7"]
     """Of reconstruction, identification, total^2, total * tokens, tokens^2, tokens, and 1."""
 
+    @staticmethod
+    def none() -> "NelboSums":
+        """Of no sequences."""
+        return NelboSums(torch.zeros(7, dtype=torch.float64))
+
     def __add__(self, other: "NelboSums") -> "NelboSums":
         return NelboSums(self.values + other.values)
 

@@ -1,6 +1,5 @@
 """Held-out real sequences, for what generated ones are compared with."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -69,9 +68,7 @@ class PreparedText:
 
     def __init__(self, data: PreparedData, length: int) -> None:
         self.name, self._data, self._length = str(data.directory), data, length
-        # Equal tokens with other lengths have padding elsewhere.
-        lengths = hashlib.sha256(data.lengths.tobytes()).hexdigest()
-        self.fingerprint = f"{data.manifest.tokens_sha256}, lengths {lengths}, length {length}"
+        self.fingerprint = f"{data.fingerprint}, length {length}"
 
     def take(self, num: int) -> Example:
         """Evenly spread over the file: neighbours are often of one document."""

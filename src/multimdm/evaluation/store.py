@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+
+from multimdm.data.directories import write_text
 
 _FORMAT = 2
 """Raised when the meaning of stored figures changes: older ones are then measured anew."""
@@ -75,13 +76,3 @@ def _key(request: dict[str, Any]) -> str:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON whole or not at all."""
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

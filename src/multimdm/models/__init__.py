@@ -2,7 +2,7 @@
 
 from multimdm.models.config import SIZES, DiTConfig
 from multimdm.models.dit import DiT
-from multimdm.models.expand import expand_masks, gate_time
+from multimdm.models.expand import expand_masks, gate_time, with_dropout
 from multimdm.process import Mixture
 
-__all__ = ["SIZES", "DiT", "DiTConfig", "Mixture", "expand_masks", "gate_time"]
+__all__ = ["SIZES", "DiT", "DiTConfig", "Mixture", "expand_masks", "gate_time", "with_dropout"]

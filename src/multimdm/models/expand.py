@@ -47,6 +47,11 @@ def gate_time(network: DiT, conditioning: Literal["sigma", "time"] = "sigma") ->
     return _rebuilt(network, replace(config, conditioning=conditioning, time_gate=True), add_gate)
 
 
+def with_dropout(network: DiT, dropout: float) -> DiT:
+    """The same weights with another dropout."""
+    return _rebuilt(network, replace(network.config, dropout=dropout), lambda state: None)
+
+
 def _rebuilt(network: DiT, config: DiTConfig, change: Callable[[dict[str, Tensor]], None]) -> DiT:
     """A new network with another configuration and the old one's tensors, changed."""
     state = dict(network.state_dict())

@@ -1,5 +1,6 @@
 """Files and directories that appear whole or not at all."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,12 @@ def read_json(path: Path) -> dict:
     if not isinstance(value, dict):
         raise ValueError(f"{path} must hold a JSON object; it holds a {type(value).__name__}")
     return value
+
+
+def sha256_of(path: Path) -> str:
+    """Of what a file holds, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from multimdm.data.directories import whole_file
 from multimdm.evaluation.conditional_entropy import Point
-from multimdm.report.style import GREY, apply_style, save, whole_file
+from multimdm.report.style import GREY, apply_style, save
 
 _UNIFORM_COLOURS = {"unconditioned": "#d1495b", "gumbel": "#d1495b", "gaussian": "#edae49"}
 _DASHES = {"unconditioned": (0, (4, 2)), "gumbel": "solid", "gaussian": "solid"}

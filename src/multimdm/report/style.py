@@ -1,12 +1,11 @@
 """How figures look, and how they are written."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
+
+from multimdm.data.directories import whole_file
 
 GREY = "#5c6670"
 
@@ -42,14 +41,3 @@ def save(figure: Figure, path: Path) -> None:
     """Write a PNG whole or not at all."""
     with whole_file(path) as partial:
         figure.savefig(partial, format="png")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A file to write that becomes `path` if all goes well, and is gone if not."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,13 +1,12 @@
 """From a recipe to a job: the network, its process, the objective and the data."""
 
-from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 import multimdm
-from multimdm.models import DiT, DiTConfig, expand_masks, gate_time
+from multimdm.models import DiT, DiTConfig, expand_masks, gate_time, with_dropout
 from multimdm.objectives import Elbo, NextToken, Objective, RelaxedElbo
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Process, Schedule, Uniform, frequency_balanced, modulo, random_balanced
@@ -82,13 +81,6 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
     process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed)
     model = Model(network, process, source.tokenizer, lineage=start.lineage)
     return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
-
-
-def with_dropout(network: DiT, dropout: float) -> DiT:
-    """The same weights with another dropout."""
-    changed = DiT(replace(network.config, dropout=dropout))
-    changed.load_state_dict(network.state_dict())
-    return changed.train(network.training)
 
 
 def multi_mask(choice: ProcessChoice, num_masks: int, source: Source, seed: int) -> MultiMask:

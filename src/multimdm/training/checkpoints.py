@@ -6,7 +6,6 @@ step-00000500/
   training.json          step, recipe, and size and sha256 of every file
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from multimdm.data.directories import whole_directory
 from multimdm.pipeline import Model, load
-from multimdm.pipeline.files import read_json, read_safetensors, write_safetensors
+from multimdm.pipeline.files import read_json, read_safetensors, sha256_of, write_safetensors
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
@@ -122,7 +121,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         size = file.stat().st_size
         if size != expected["bytes"]:
             raise ValueError(f"{file} has {size:,} bytes instead of {expected['bytes']:,}")
-        if _sha256(file) != expected["sha256"]:
+        if sha256_of(file) != expected["sha256"]:
             raise ValueError(f"{file} is not what was written: its sha256 differs")
     return Checkpoint(path, step, recipe, data)
 
@@ -130,12 +129,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
 def _describe(directory: Path) -> dict[str, dict[str, Any]]:
     """Size and hash of every file."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        str(path.relative_to(directory)): {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
+    }
 
 
 def _to_disk(directory: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 import yaml
 
+from multimdm.data.directories import write_text
 from multimdm.data.prepared import Example
-from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums, validation_times
+from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
 from multimdm.objectives import Batch, Objective, stratified_times
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Streams, debug_checks
@@ -29,6 +30,8 @@ from multimdm.training.resuming import Resume, check_same_run, find_checkpoint
 from multimdm.training.seeds import derive
 from multimdm.training.settings import TrainingRecipe
 from multimdm.training.sources import Source
+from multimdm.training.validation import describe_nelbo, validation_sums
+from multimdm.training.window import Window
 
 
 @dataclass
@@ -91,7 +94,7 @@ class _Run:
             checkpoints.set_aside_after(self.step)
             self.records = Records(out, job.name, self.log, self.step, self.recipe)
             self._record("start", ranks=engine.ranks, device=str(engine.device), strategy=self.train.strategy)
-            (out / "recipe.yaml").write_text(yaml.safe_dump(self.recipe, sort_keys=False), encoding="utf-8")
+            write_text(out / "recipe.yaml", yaml.safe_dump(self.recipe, sort_keys=False))
         self.display = Display(job.name, self.step, self.train.steps, quiet or not engine.is_main)
         if found is not None:
             self.display.say(f"{job.name}: going on from {found.path}")
@@ -99,7 +102,7 @@ class _Run:
     def to_the_end(self) -> Outcome:
         """Steps, and between them what the recipe asks for."""
         try:
-            window = _Window()
+            window = Window()
             while self.step < self.train.steps:
                 start = time.perf_counter()
                 window.add(*self._one_step(), time.perf_counter() - start)
@@ -107,7 +110,7 @@ class _Run:
                 self.display.advance(self.step)
                 if self._due(self.log.every):
                     self._report(window)
-                    window = _Window()
+                    window = Window()
                 if self._due(self.log.validate_every) or self.step == self.train.steps:
                     self.nelbo = self._validate()
                 if self._due(self.log.sample_every):
@@ -160,8 +163,7 @@ class _Run:
             yield (
                 example,
                 Batch(
-                    ids=example.ids.to(device),
-                    valid=None if bool(example.valid.all()) else example.valid.to(device),
+                    *example.on(device),
                     times=times[part.start : part.stop],
                     generator=Streams.spawn(derive(self.train.seed, "noise"), len(part), first_of_step + part.start),
                     progress=self.step / self.train.steps,
@@ -183,7 +185,7 @@ class _Run:
 
     # --------------------------------------------------------- between steps
 
-    def _report(self, window: "_Window") -> None:
+    def _report(self, window: "Window") -> None:
         with self._timed("log"):
             numbers = window.means()
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
@@ -194,23 +196,9 @@ class _Run:
         source, size = self.job.source, self.validated
         if size == 0:
             return None
+        times = validation_times(size, self.log.validation_draws, seed=derive(0, "validation times"))
         with self._timed("validate"), self._averaged():
-            times = validation_times(size, self.log.validation_draws, seed=derive(0, "validation times"))
-            sums = NelboSums(torch.zeros(7, dtype=torch.float64))
-            for part, counted in self.parts.of(size):
-                example = source.valid(part.start, len(part))
-                valid = None if bool(example.valid.all()) else example.valid.to(self.engine.device)
-                streams = Streams.spawn(derive(0, "validation noise"), len(part), part.start)
-                added = nelbo_sums(
-                    self.engine.evaluated,
-                    self.job.model.process,
-                    example.ids.to(self.engine.device),
-                    valid,
-                    times[:, part.start : part.stop],
-                    streams,
-                    self.engine.network.config.vocab_size,
-                )
-                sums = sums + added if counted else sums
+            sums = validation_sums(self.engine, self.job.model.process, source, self.parts.of(size), times)
             result = NelboSums(self.engine.sum(sums.values)).estimate()
         if not record:
             return result
@@ -312,29 +300,3 @@ class _Run:
         start = time.perf_counter()
         yield
         self.seconds[what] += time.perf_counter() - start
-
-
-class _Window:
-    """Means over the steps since the last report."""
-
-    def __init__(self) -> None:
-        self._seconds, self._steps, self._tokens = 0.0, 0, 0
-        self._sums: dict[str, float] = defaultdict(float)
-
-    def add(self, numbers: dict[str, float], tokens: int, seconds: float) -> None:
-        self._steps, self._tokens, self._seconds = self._steps + 1, self._tokens + tokens, self._seconds + seconds
-        for name, value in numbers.items():
-            self._sums[name] += value
-
-    def means(self) -> dict[str, float]:
-        means = {name: value / self._steps for name, value in self._sums.items()}
-        return {**means, "tokens_per_second": self._tokens / self._seconds}
-
-
-def describe_nelbo(result: Nelbo, entropy: float | None) -> str:
-    """In one line, beside the exact entropy where it is known."""
-    text = f"validation NELBO {result.total:.4f} ± {result.standard_error:.4f} nats/token"
-    if result.identification:
-        text += f" ({result.reconstruction:.4f} + {result.identification:.4f})"
-    text += f", perplexity {result.perplexity:.3f}"
-    return text if entropy is None else f"{text}; the entropy is {entropy:.4f}"

@@ -1,12 +1,12 @@
 """What a run writes down: metrics.jsonl always, TensorBoard unless it is turned off, Weights & Biases if asked for."""
 
 import json
-import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from multimdm.data.directories import write_text
 from multimdm.training.settings import LogSettings
 
 METRICS = "metrics.jsonl"
@@ -75,9 +75,7 @@ def _cut_after(path: Path, step: int) -> None:
                 kept.append(line + "\n")
         except (ValueError, KeyError, TypeError):
             continue  # the process was killed while it wrote this line
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text("".join(kept), encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, "".join(kept))
 
 
 def _start_wandb(project: str, name: str, out: Path, recipe: dict[str, Any]) -> Any:
@@ -87,7 +85,7 @@ def _start_wandb(project: str, name: str, out: Path, recipe: dict[str, Any]) -> 
         raise ValueError("log.wandb needs the package wandb: pip install wandb, or leave log.wandb out") from None
     remembered = out / "wandb-id"  # a resumed run goes on under its old one
     if not remembered.exists():
-        remembered.write_text(secrets.token_hex(8), encoding="utf-8")
+        write_text(remembered, secrets.token_hex(8))
     number = remembered.read_text(encoding="utf-8").strip()
     run = wandb.init(project=project, name=name, dir=str(out), config=recipe, id=number, resume="allow")
     run.define_metric("*", step_metric="step")  # after resuming, steps are told again

@@ -10,6 +10,7 @@ from multimdm.data.prepared import Example, PreparedData
 from multimdm.data.tales import Tales
 from multimdm.data.tales_tokenizer import tales_tokenizer
 from multimdm.data.tokenizer import Tokenizer
+from multimdm.evaluation.tales_models import fingerprint_of_tales
 from multimdm.process import Streams
 from multimdm.training.seeds import derive
 from multimdm.training.settings import DataSettings
@@ -69,7 +70,7 @@ class TalesSource:
         self.tales = Tales(length)
         self.tokenizer, self.length = tales_tokenizer(self.tales), length
         self.entropy = self.tales.entropy_per_token
-        self.fingerprint = f"{self.tokenizer.fingerprint}, length {length}"
+        self.fingerprint = fingerprint_of_tales(self.tales)
         self._drawn: dict[str, tuple[int, Tensor]] = {}
         # Runs with different seeds are validated on the same stories.
         self._seeds = {"train": derive(seed, "tales train"), "valid": derive(0, "tales valid")}
@@ -123,7 +124,7 @@ class PreparedSource:
         if len(self._train) == 0:
             raise ValueError(f"{root} has no sequences to train on")
         self.valid_size = len(self._valid) if self._valid is not None else 0
-        self.fingerprint = f"{self._train.manifest.tokens_sha256}, {self.tokenizer.fingerprint}"
+        self.fingerprint = f"{self._train.fingerprint}, {self.tokenizer.fingerprint}"
         padded = self._train.manifest.layout == "padded"
         self._learn_padding = padded if settings.learn_padding is None else settings.learn_padding
         self._seed, self._order = seed, (-1, torch.empty(0))
