@@ -45,7 +45,7 @@ def network(num_masks: int, vocab_size: int = V) -> DiT:
 def batch(B: int, L: int) -> Batch:
     """Times at 1/2: half of the positions are masked."""
     ids = torch.randint(0, V, (B, L), generator=torch.Generator().manual_seed(0))
-    return Batch(ids, None, torch.full((B,), 0.5, dtype=torch.float64), Streams.spawn(0, B), 1.0)
+    return Batch(ids, None, torch.full((B,), 0.5, dtype=torch.float64), Streams.spawn(0, B))
 
 
 def our_step(net: DiT, process: MultiMask, given: Batch) -> Callable[[], None]:

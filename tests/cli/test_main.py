@@ -28,7 +28,7 @@ def test_every_command_has_help(name, capsys):
     with pytest.raises(SystemExit) as stop:
         main([name, "--help"])
     assert stop.value.code == 0
-    assert "--out" in capsys.readouterr().out
+    assert "--out" in capsys.readouterr().out or name == "serve"  # a server writes nothing
 
 
 def test_help_imports_nothing_heavy():

@@ -1,4 +1,4 @@
-"""`multimdm pretrain` and `multimdm adapt` as they are typed."""
+"""`multimdm pretrain`, `adapt` and `distill` as they are typed."""
 
 import json
 
@@ -7,7 +7,10 @@ import torch
 import yaml
 
 import multimdm
+from multimdm.cli import distill, pretrain
 from multimdm.cli.main import main
+from multimdm.cli.recipe_command import _parse
+from multimdm.training.settings import DistillRecipe, PretrainRecipe
 from support.runs import metrics, tiny, write_recipe
 
 
@@ -116,7 +119,7 @@ def test_a_wrong_value_of_an_option(options, words, recipe, capsys):
     assert all(word in error for word in words), error
 
 
-@pytest.mark.parametrize("command", ["pretrain", "adapt"])
+@pytest.mark.parametrize("command", ["pretrain", "adapt", "distill"])
 def test_help_is_for_newcomers(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
@@ -163,3 +166,16 @@ def test_own_text_in_two_commands(tmp_path, capsys, monkeypatch):
     assert "dog" in model.tokenizer.decode(model.tokenizer.encode("a dog"))
     record = json.loads((tmp_path / "runs/captions-mdlm/metrics.jsonl").read_text().splitlines()[0])
     assert record["kind"] == "start"
+
+
+def test_sections_that_may_be_left_out_can_be_overridden(capsys):
+    """Not as subcommands: --relaxation.share and --consistency.visible-target are options like others."""
+    duo = _parse(["tales-duo", "--relaxation.share", "0.25"], "pretrain", PretrainRecipe, pretrain.Options)
+    assert duo.relaxation.share == 0.25
+    arguments = ["tales-distill-gumbel", "--consistency.visible-target", "skip", "--consistency.delta", "0.03125"]
+    distilled = _parse(arguments, "distill", DistillRecipe, distill.Options)
+    assert (distilled.consistency.visible_target, distilled.consistency.delta) == ("skip", 0.03125)
+    assert distilled.sdtt is None
+    with pytest.raises(SystemExit):
+        _parse([*arguments, "--consistency.rounds", "9"], "distill", DistillRecipe, distill.Options)
+    assert "the step size would exceed 1" in capsys.readouterr().err

@@ -4,11 +4,16 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
 import torch
 
+from multimdm.cli import pretrain
 from multimdm.cli.main import main
+from multimdm.cli.recipe_command import _parse
+from multimdm.training.settings import PretrainRecipe
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def run_snippet(containing: str) -> dict:
@@ -35,39 +40,67 @@ def test_the_tales_snippet_runs(capsys):
     assert f"{names['tales'].entropy_per_token:.2f} nats per token" in README.replace("\n", " ")
 
 
-def test_the_commands_run(tmp_path, monkeypatch):
-    """`prepare`, `import` and `export` as printed, on small files and without the Hub's tokenizer."""
-    monkeypatch.chdir(tmp_path)
-    Path("book.txt").write_text("\n".join(f"This is line {n} of a book." for n in range(200)), encoding="utf-8")
-    shutil.copytree(Path(__file__).parents[1] / "golden" / "mdlm_dit", "mdlm-owt")
-    lines = re.findall(r"^multimdm ((?:prepare|import|export) .*)$", README, flags=re.MULTILINE)
-    assert len(lines) == 3
-    for line in lines:
-        assert main(line.replace(" --tokenizer gpt2", "").replace("bpe:4096", "bpe:300").split()) == 0
-    assert Path("back-again/model.safetensors").exists()
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory in which the commands are run one after the other."""
+    folder = tmp_path_factory.mktemp("readme")
+    lines = "\n".join(f"This is line {n} of a book." for n in range(400))
+    (folder / "book.txt").write_text(lines, encoding="utf-8")
+    shutil.copytree(Path(__file__).parents[1] / "golden" / "mdlm_dit", folder / "mdlm-owt")
+    return folder
 
 
-def test_training_sampling_and_measuring(tmp_path, monkeypatch, capsys):
-    """The five commands as printed, with fewer steps and smaller networks; then the snippet on what they made."""
-    monkeypatch.chdir(tmp_path)
-    short = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0"
-    small = " --network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
-    extra = {
-        "pretrain": short + small,
-        "adapt": short,
-        "sample": "--num 2",
-        "evaluate": "--num 2 --sequences 2",
-        "pareto": "--num 2 --temperatures 1.0",
-    }
-    lines = re.findall(r"^multimdm ((?:pretrain|adapt|sample|evaluate|pareto) .*)$", README, flags=re.MULTILINE)
-    assert [line.split()[0] for line in lines] == list(extra)
-    for line in lines:
-        assert main(f"{line} {extra[line.split()[0]]}".split()) == 0, line
-    assert Path("runs/measured/report.html").exists()
+SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0 "
+SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2 "
+EXTRA = {
+    "pretrain": SHORT + SMALL,
+    "adapt": SHORT,
+    "distill": SHORT.replace("steps 2", "steps 5"),
+    "sample": "--num 2",
+    "evaluate": "--num 2",
+    "pareto": "--num 2 --temperatures 1.0",
+}
+"""What makes a command of the README short."""
+
+
+@pytest.mark.unchecked  # a minute of training: with the checks, several
+def test_the_quickstart_and_what_follows_it(place, monkeypatch, capsys):
+    """`make quickstart` calls `multimdm quickstart`; here its short version, then the commands on what it made."""
+    monkeypatch.chdir(place)
+    assert "$(BIN)/multimdm quickstart\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert main(["quickstart", "--fast", "--out", "runs/quickstart"]) == 0
+    assert Path("runs/quickstart/report.html").exists()
+    (line,) = re.findall(r"^\.venv/bin/multimdm (.*)$", README, flags=re.MULTILINE)
+    assert main(line.split()) == 0
     run_snippet("multimdm.load")
     assert "[MASK]" not in capsys.readouterr().out
 
 
+def test_the_other_commands_run(place, monkeypatch):
+    """As printed, with fewer steps and smaller networks, and without the Hub's tokenizer."""
+    monkeypatch.chdir(place)
+    assert main(f"pretrain tales-mdlm {EXTRA['pretrain']}".split()) == 0  # what `adapt` begins with
+    names = "prepare|pretrain|adapt|distill|sample|evaluate|pareto|import"
+    lines = re.findall(rf"^multimdm ((?:{names}) .*)$", README, flags=re.MULTILINE)
+    inline = re.findall(r"`multimdm (export[^`]*)`", README)
+    assert [line.split()[0] for line in [*lines, *inline]] == [
+        *("prepare", "pretrain", "sample"),
+        *("import", "adapt", "distill", "evaluate", "pareto"),
+        "export",
+    ]
+    for line in (*lines, *inline):
+        line = line.replace(" --tokenizer gpt2", "").replace("bpe:4096", "bpe:300")
+        assert main(f"{line} {EXTRA.get(line.split()[0], '')}".split()) == 0, line
+    assert Path("back-again/model.safetensors").exists()
+    assert Path("runs/measured/report.html").exists()
+
+
+def test_the_command_for_many_gpus_is_read():
+    (line,) = re.findall(r"^torchrun --nproc-per-node 8 -m multimdm pretrain (.*)$", README, flags=re.MULTILINE)
+    options = _parse(line.split(), "pretrain", PretrainRecipe, pretrain.Options)
+    assert options.train.micro_batch == 16
+
+
 def test_files_that_it_names_exist():
     for link in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (Path(__file__).parents[2] / link).exists(), link
+        assert link.startswith("https://") or (ROOT / link).exists(), link

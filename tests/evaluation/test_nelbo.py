@@ -51,7 +51,7 @@ def test_it_is_what_training_minimises(process, padded):
     valid = torch.arange(L) < torch.tensor([5, 1, 2, 5, 4, 3, 5])[:, None] if padded else None
     times = torch.linspace(0.1, 0.9, 7, dtype=torch.float64)
     result = nelbo_sums(net, process, ids, valid, times[None], Streams.spawn(1, 7)).estimate()
-    loss = Elbo(process)(net, Batch(ids, valid, times, Streams.spawn(1, 7), 1.0)).loss.detach()
+    loss = Elbo(process)(net, Batch(ids, valid, times, Streams.spawn(1, 7))).loss.detach()
     tokens = 7 * L if valid is None else int(valid.sum())
     assert result.total == pytest.approx(float(loss) / tokens, rel=1e-9)
     assert result.tokens == tokens
@@ -65,7 +65,7 @@ def test_an_autoregressive_model_has_an_exact_value():
         return net(shown, torch.zeros((), dtype=torch.float64), positions, valid, reduce)
 
     result = nelbo_sums(network, None, ids, None, zero, Streams.spawn(0, 7), start_symbol=V).estimate()
-    loss = NextToken(V)(network, Batch(ids, None, zero[0], Streams.spawn(0, 7), 1.0)).loss.detach()
+    loss = NextToken(V)(network, Batch(ids, None, zero[0], Streams.spawn(0, 7))).loss.detach()
     assert result.total == pytest.approx(float(loss) / (7 * L), rel=1e-9)
     with pytest.raises(ValueError, match="start_symbol must be given"):
         nelbo_sums(network, None, ids, None, zero, Streams.spawn(0, 7))

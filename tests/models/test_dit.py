@@ -44,6 +44,28 @@ def test_requested_positions_are_rows_of_the_full_output(conditioning, causal):
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("suppressed", [(), (3, 7)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_head_of_the_features_is_the_network(suppressed, padded):
+    """The two parts of a call, at all positions or at some; rows of features may be given in any number."""
+    net, x_t, t = network(suppressed=suppressed), states(3, 8), torch.tensor([0.1, 0.5, 1.0])
+    valid = torch.arange(8) < torch.tensor([8, 3, 5])[:, None] if padded else None
+    some = torch.rand(3, 8, generator=torch.Generator().manual_seed(2)) < 0.5
+    for positions in (None, some, torch.zeros_like(some)):
+        features, whole = net.features(x_t, t, positions, valid), net(x_t, t, positions, valid)
+        assert features.shape == (*whole.shape[:-1], SMALL["hidden_dim"])
+        torch.testing.assert_close(net.logits(features), whole, rtol=0, atol=0)
+    features, whole = net.features(x_t, t, some, valid), net(x_t, t, some, valid)
+    torch.testing.assert_close(net.logits(features[2:5]), whole[2:5])
+    torch.testing.assert_close(net.logits(features), net(x_t, t, some, valid, lambda logits, rows: logits))
+    gradients = [
+        torch.autograd.grad(logits.softmax(-1).square().sum(), list(net.parameters()))
+        for logits in (net.logits(features), whole)
+    ]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_padding_is_irrelevant():
     net, x_t = network(dtype=torch.float32), states(3, 10)
     lengths = [10, 4, 7]

@@ -34,7 +34,7 @@ def batch(padded: bool = False, progress: float = 0.5) -> Batch:
     ids = torch.randint(0, V, (B, L), generator=generator)
     valid = torch.arange(L) < torch.tensor([7, 5, 7, 1, 3, 6])[:, None] if padded else None
     times = torch.linspace(0.15, 0.95, B, dtype=torch.float64)
-    return Batch(ids, valid, times, Streams.spawn(3, B), progress)
+    return Batch(ids, valid, times, Streams.spawn(3, B), round(100 * progress), 100)
 
 
 def noised(process, given: Batch) -> Tensor:
@@ -157,7 +157,7 @@ def test_a_sequence_does_not_depend_on_its_neighbours(objective: Objective, num_
     parts = torch.zeros((), dtype=torch.float64)
     for i in range(B):
         stream = Streams([int(given.generator.seeds[i])])
-        part = Batch(given.ids[i : i + 1], None, given.times[i : i + 1], stream, given.progress)
+        part = Batch(given.ids[i : i + 1], None, given.times[i : i + 1], stream, given.step, given.steps)
         parts = parts + objective(net, part).loss.detach()
     torch.testing.assert_close(whole.loss.detach(), parts, rtol=1e-10, atol=1e-10)
 

@@ -114,6 +114,41 @@ def test_uniform_reverse_averages_over_the_posterior_of_a_leave_one_out_predicti
     torch.testing.assert_close(kernel, torch.einsum("na,nas->ns", posterior, each))
 
 
+@ALL
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(t=st.floats(1e-3, 1.0))
+def test_posterior_logits_are_the_logarithms_of_the_posterior_weights(process, dtype, t):
+    """Up to a number, for logits that are not normalised; and so are their slopes."""
+    x_t = states(process)
+    logits = (2 + random_prediction(len(x_t), process.vocab_size)).to(dtype)
+    weights = process.posterior_weights(logits.exp(), x_t, f64(t))
+    found = process.posterior_logits(logits.requires_grad_(), x_t, f64(t))
+    torch.testing.assert_close(found.softmax(-1), weights / weights.sum(-1, keepdim=True), rtol=2e-5, atol=1e-7)
+    (slope,) = torch.autograd.grad(found.sum(), logits)
+    assert torch.equal(slope, torch.ones_like(slope))
+
+
+@pytest.mark.parametrize("V", [2, 5, 40])
+@given(t=st.floats(1e-3, 1.0))
+def test_uniform_posterior_logits_are_bayes_rule(V, t):
+    process, leave_one_out = Uniform(V), random_prediction(V, V)
+    likelihood = process.marginal(tokens(process), f64(t)).T  # [x_t, a]: p_t(x_t | a)
+    expected = leave_one_out.exp() * likelihood
+    found = process.posterior_logits(leave_one_out, tokens(process), f64(t))
+    torch.testing.assert_close(found.softmax(-1), expected / expected.sum(-1, keepdim=True))
+
+
+def test_posterior_logits_know_the_time_of_every_position():
+    process, x_t = Uniform(5), torch.tensor([[0, 1, 2], [3, 4, 0]])
+    logits, t = random_prediction(2, 3, 5), torch.linspace(0.1, 0.9, 6, dtype=torch.float64).view(2, 3)
+    whole, by_sequence = process.posterior_logits(logits, x_t, t), process.posterior_logits(logits, x_t, t[:, 0])
+    for b in range(2):
+        torch.testing.assert_close(by_sequence[b], process.posterior_logits(logits[b], x_t[b], t[b, 0]))
+        for position in range(3):
+            one = process.posterior_logits(logits[b, position], x_t[b, position], t[b, position])
+            torch.testing.assert_close(whole[b, position], one)
+
+
 def test_uniform_reverse_is_duos_kernel():
     golden = load_file(GOLDEN / "duo_loss" / "expected.safetensors")
     process = Uniform(golden["logits"].shape[-1])

@@ -47,6 +47,17 @@ def tiny_job(name: str = "tiny", **sections: Any) -> Job:
     return pretrain_job(parse_recipe(tiny(**sections), PretrainRecipe, "test"), name)
 
 
+def tiny_distillation(init: Path, **sections: Any) -> dict[str, Any]:
+    """A tiny recipe to distil the checkpoint in `init`: consistency in three rounds, unless sdtt is given."""
+    train = {"steps": 12, "batch_size": 8, "learning_rate": 0.01, "warmup": 0, "decay": "constant", "ema": 0.9}
+    data = {"init": str(init), "train": train, "log": {**TINY["log"]}}
+    if "sdtt" not in sections:
+        data["consistency"] = {"delta": 0.25, "rounds": 3, "mu": 0.5}
+    for name, value in sections.items():
+        data[name] = {**data.get(name, {}), **value} if isinstance(value, dict) else value
+    return data
+
+
 def write_recipe(path: Path, **sections: Any) -> Path:
     """The tiny recipe as a file."""
     path.write_text(yaml.safe_dump(tiny(**sections)), encoding="utf-8")
@@ -76,7 +87,7 @@ def start(arguments: list[str], ranks: int = 1, restarts: int = 0) -> subprocess
 
 
 def start_node(arguments: list[str], place: str) -> subprocess.Popen:
-    """Start one of two nodes with one rank each, which meet at this place; as on a cluster (docs/training.md)."""
+    """Start one of two nodes with one rank each, which meet at this place; as on a cluster (docs/scaling.md)."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1"]
     command += ["--rdzv-backend=c10d", f"--rdzv-endpoint={place}", "--rdzv-id=test", "-m", "multimdm", *arguments]
     return subprocess.Popen(

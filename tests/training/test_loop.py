@@ -11,7 +11,7 @@ import torch
 from multimdm import load
 from multimdm.data import Tales
 from multimdm.objectives import Sums
-from multimdm.process import MultiMask, Uniform
+from multimdm.process import Hybrid, MultiMask, Uniform
 from multimdm.training.loop import train
 from multimdm.training.sources import Source
 from support.runs import metrics, tiny_job, weights
@@ -21,7 +21,7 @@ def run(out, resume="auto", **sections):
     return train(tiny_job(out.name, **sections), out, resume, quiet=True)
 
 
-@pytest.mark.parametrize("system", ["mdlm", "duo", "multimdm", "ar"])
+@pytest.mark.parametrize("system", ["mdlm", "duo", "multimdm", "candi", "ar"])
 def test_every_system_learns_and_can_be_loaded(system, tmp_path):
     sections = {
         "system": system,
@@ -42,7 +42,9 @@ def test_every_system_learns_and_can_be_loaded(system, tmp_path):
     assert model.tokenizer.name == "tales"
     assert model.lineage[0]["command"] == "pretrain"
     assert model.lineage[0]["steps"] == 40
-    assert {"mdlm": MultiMask, "multimdm": MultiMask, "duo": Uniform, "ar": type(None)}[system] is type(model.process)
+    assert outcome.nelbo.bound == valid["bound"] == (system != "candi")
+    kinds = {"mdlm": MultiMask, "multimdm": MultiMask, "duo": Uniform, "candi": Hybrid, "ar": type(None)}
+    assert kinds[system] is type(model.process)
     (sampled,) = metrics(tmp_path / "run", "sample")
     assert len(sampled["texts"]) == 2
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from multimdm.training.recipes import dump_recipe, find_recipe, parse_recipe, read_recipe, recipe_directories
-from multimdm.training.settings import AdaptRecipe, PretrainRecipe
+from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
 from support.runs import tiny
 
 SHIPPED = sorted(recipe_directories()[1].glob("*.yaml"))
@@ -14,17 +14,24 @@ SHIPPED = sorted(recipe_directories()[1].glob("*.yaml"))
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_recipes_are_read(path):
-    recipe = read_recipe(path, AdaptRecipe if "-cont" in path.stem else PretrainRecipe)
+    recipe = read_recipe(path, _kind(path))
     assert recipe.train.steps > 0
     assert path.read_text(encoding="utf-8").startswith("#"), "a recipe says what it is for"
+
+
+def _kind(path: Path) -> type[TrainingRecipe]:
+    if "-distill-" in path.stem:
+        return DistillRecipe
+    adapts = "-cont" in path.stem or path.stem in ("llada-tiny", "llada-8b-multimask")
+    return AdaptRecipe if adapts else PretrainRecipe
 
 
 def test_all_systems_have_recipes():
     assert {path.stem for path in SHIPPED} >= {
         f"{data}-{system}"
         for data in ("tales", "captions", "lm1b", "owt")
-        for system in ("mdlm", "duo", "multimdm-rand", "multimdm-cont")
-    } | {"tales-ar"}
+        for system in ("mdlm", "duo", "candi", "multimdm-rand", "multimdm-cont")
+    } | {"tales-ar"} | {f"{data}-distill-{way}" for data in ("tales", "owt") for way in ("gumbel", "gaussian", "sdtt")}
 
 
 def test_a_recipe_survives_the_way_through_plain_data():
@@ -46,8 +53,8 @@ def test_numbers_may_be_written_as_people_do(number, tmp_path):
         ("system: mdlm\ntrain: {stpes: 5}", "there is no key 'train.stpes'; did you mean 'train.steps'?"),
         ("system: mdlm\nsteps: 5", "there is no key 'steps'; did you mean 'train.steps'?"),
         ("system: mdlm\ntrian: {steps: 5}", "there is no key 'trian'; did you mean 'train'?"),
-        ("system: mdlm\nzebra: 5", "there is no key 'zebra'; the keys here are: data, process"),
-        ("system: mdml", "system: Input should be 'mdlm', 'duo', 'multimdm' or 'ar'; got 'mdml'"),
+        ("system: mdlm\nzebra: 5", "there is no key 'zebra'; the keys here are: data, train"),
+        ("system: mdml", "system: Input should be 'mdlm', 'duo', 'multimdm', 'candi' or 'ar'; got 'mdml'"),
         ("train: {steps: 5}", "system is missing"),
         ("system: mdlm\ntrain: {steps: five}", "train.steps: Input should be a valid integer; got 'five'"),
         ("system: mdlm\ntrain: {steps: '5'}", "train.steps: Input should be a valid integer; got '5'"),

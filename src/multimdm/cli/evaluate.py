@@ -24,7 +24,7 @@ class Options:
 
     GenPPL is never printed without its judge and the entropy of the samples, and every figure has its 95% interval
     (the NELBO its standard error). With --out, results.json is written there, and what is finished is not computed
-    again.
+    again. Math and code tasks: multimdm evaluate --harness, with options of its own (--harness --help).
     """
 
     checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
@@ -83,6 +83,11 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
+    if "--harness" in arguments:
+        from multimdm.cli import harness
+
+        harness.main(arguments)
+        return
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     options = tyro.cli(Options, args=arguments, prog="multimdm evaluate", config=settings)
     options.check()

@@ -15,7 +15,7 @@ class Options:
     """
 
     checkpoint: tyro.conf.Positional[Path]
-    """A directory that `multimdm import` wrote."""
+    """A directory that `multimdm import` wrote, or an adapter of a LLaDA network, which is merged into its base."""
     out: Path
     """Directory to write; it must not exist yet."""
 

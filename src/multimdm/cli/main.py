@@ -10,14 +10,17 @@ from keyword import iskeyword
 import multimdm
 
 COMMANDS = {
+    "quickstart": "train, adapt, distil, generate and compare on the built-in corpus: the whole story in minutes",
     "prepare": "turn text into sequences of tokens that training reads: files or Hub data sets, any tokenizer",
     "pretrain": "train a model from random weights: MDLM, DUO, MultiMDM or autoregressive, by a recipe",
     "adapt": "continue a masked diffusion model with many masks (MultiMDM-cont), by a recipe",
+    "distill": "make a few-step generator of a trained model: consistency, DUO's DCD or SDTT, by a recipe",
     "sample": "draw texts from a checkpoint: unconditional, after a prompt, or with gaps filled in",
     "evaluate": "measure a checkpoint: GenPPL, entropy and variety of its samples at several K, and its NELBO",
     "pareto": "compare checkpoints: perplexity against entropy, pictures and the paper's tables",
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
+    "serve": "answer OpenAI's clients over HTTP, and show text being drafted on a page",
     "export": "write an imported checkpoint back in the layout it came from",
 }
 """Name -> what it does. The module is `multimdm.cli.<name>` (`import_` for import); it has `main(arguments)`."""

@@ -58,6 +58,8 @@ def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_c
     else:
         raise ValueError(f"give a recipe first: multimdm {command} RECIPE [options]; --help tells more")
     try:
-        return tyro.cli(options_class, args=arguments, prog=f"multimdm {command}", default=default)
+        # Sections that a recipe may leave out are options like others if it has them, and no subcommands.
+        config = (tyro.conf.AvoidSubcommands,)
+        return tyro.cli(options_class, args=arguments, prog=f"multimdm {command}", default=default, config=config)
     except ValidationError as error:
         raise ValueError(explain(error, "options")) from None

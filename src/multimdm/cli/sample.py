@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Options:
     """Draw texts from a model. K steps are K network calls.
 
-    With --prompt, continuations of a text; with --infill, a text whose every [MASK] is replaced by one token.
+    With --prompt, continuations of a text (--chat: answers to what a user says); with --infill, a text whose every
+    [MASK] is replaced by one token.
     """
 
     checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CKPT")]
@@ -35,6 +36,10 @@ class Options:
     sampling: Sampling = field(default_factory=Sampling)
     prompt: str | None = None
     """Begin with this text."""
+    chat: bool = False
+    """The prompt is what a user says: put it into the tokenizer's chat template, and show the answers alone."""
+    new_tokens: int | None = None
+    """Tokens after the prompt, in place of --length."""
     infill: str | None = None
     """A text with [MASK] for each token to be made; its length is the length."""
     bos: bool = False
@@ -63,6 +68,13 @@ class Options:
             raise ValueError(f"--length must be left out with --infill, whose text says it; got {self.length}")
         if self.bos and self.prompt is None and self.infill is None:
             raise ValueError("--bos needs --prompt or --infill")
+        for name, given in (("chat", self.chat), ("new-tokens", self.new_tokens is not None)):
+            if given and self.prompt is None:
+                raise ValueError(f"--{name} needs --prompt")
+        if self.new_tokens is not None and (self.length is not None or self.new_tokens < 1):
+            raise ValueError(f"--new-tokens must be at least 1, without --length; got {self.new_tokens}, {self.length}")
+        if self.chat and self.bos:
+            raise ValueError("--bos must be left out with --chat: the template says how a text begins")
         if self.out is not None and self.out.exists():
             raise ValueError(f"--out {self.out} exists already; choose another place or remove it")
 
@@ -105,6 +117,7 @@ def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
     if options.infill is not None:
         return model.infill(options.infill, bos=options.bos, watch=watch, **named)
     if options.prompt is not None:
+        named |= {"chat": options.chat, "new_tokens": options.new_tokens}
         return model.complete(options.prompt, length=options.length, bos=options.bos, watch=watch, **named)
     return model.sample(length=options.length, watch=watch, **named)
 

@@ -44,7 +44,8 @@ def load_tokenizer(name: str) -> Tokenizer:
         "unk": foreign.unk_token,
         "mask": foreign.mask_token,
     }
-    return Tokenizer(backend.to_str(), roles, name)
+    template = foreign.chat_template
+    return Tokenizer(backend.to_str(), roles, name, chat_template=template if isinstance(template, str) else None)
 
 
 def directory_hash(name: str) -> str | None:

@@ -13,6 +13,8 @@ from typing import Any
 
 ROLES = ("bos", "eos", "pad", "unk", "mask")
 """Special tokens a tokenizer may have; any may be missing."""
+TURN_ENDS = ("<|eot_id|>", "<|im_end|>")
+"""What tokenizers call the end of a turn: LLaDA's (and LLaMA's), and ChatML's."""
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))(?P<word>\w[\w']*)")
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
 
@@ -25,11 +27,17 @@ class Tokenizer:
     """
 
     def __init__(
-        self, definition: str, roles: Mapping[str, str | None], name: str, sentence_case: bool = False
+        self,
+        definition: str,
+        roles: Mapping[str, str | None],
+        name: str,
+        sentence_case: bool = False,
+        chat_template: str | None = None,
     ) -> None:
         """`definition` is the text of a tokenizer.json; `roles` maps names of ROLES to tokens of it.
 
         With `sentence_case`, decoded sentences begin with a capital, which encoding takes back if no token has it.
+        `chat_template` is how a conversation is written, in Jinja.
         """
         from tokenizers import Tokenizer as Backend
 
@@ -59,8 +67,11 @@ class Tokenizer:
         self.unk_id: int | None = ids["unk"]
         self.mask_id: int | None = ids["mask"]
         """A mask inside the vocabulary, as BERT's 103; data never contain it."""
+        self.chat_template = chat_template
+        """How a conversation becomes a text (`multimdm.data.chat`); None if the tokenizer does not say."""
         self._sentence_case = sentence_case
         self._tokens = vocabulary
+        self._special = self._special_tokens()
         self.fingerprint: str = _fingerprint(definition, self._roles)
         """sha256 of the definition and the roles: equal fingerprints mean equal ids."""
 
@@ -87,6 +98,31 @@ class Tokenizer:
         """Ids of one text, without special tokens."""
         return self.encode_batch([text])[0]
 
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Tokens that no ordinary text has, such as ends of text, by what they are called."""
+        return dict(self._special)
+
+    @property
+    def turn_ends(self) -> tuple[int, ...]:
+        """Special tokens that end a turn of a conversation."""
+        return tuple(self._special[token] for token in TURN_ENDS if token in self._special)
+
+    def encode_template(self, text: str) -> list[int]:
+        """Ids of a text in which special tokens are written out and mean themselves: for chat templates."""
+        self._backend.encode_special_tokens = False
+        try:
+            return self._backend.encode(text, add_special_tokens=False).ids
+        finally:
+            self._backend.encode_special_tokens = True
+
+    def role_tokens(self) -> dict[str, str]:
+        """The tokens of the roles that are filled, as `bos_token` and so on: what templates may name."""
+        return {f"{role}_token": token for role, token in self._roles.items() if token is not None}
+
+    def _special_tokens(self) -> dict[str, int]:
+        return {token.content: i for i, token in self._backend.get_added_tokens_decoder().items() if token.special}
+
     def decode(self, ids: Iterable[Any], keep_special: bool = False) -> str:
         """The text of ids (a list, array or tensor of integers), without special tokens unless they are to be kept."""
         numbers = [int(i) for i in ids]
@@ -108,7 +144,9 @@ class Tokenizer:
     def save(self, directory: str | Path) -> None:
         """Write the two files into an existing directory."""
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "multimdm_name": self.name}
-        config |= {f"{role}_token": token for role, token in self._roles.items() if token is not None}
+        config |= self.role_tokens()
+        if self.chat_template is not None:
+            config["chat_template"] = self.chat_template
         if self._sentence_case:
             config["multimdm_sentence_case"] = True
         directory = Path(directory)
@@ -120,7 +158,11 @@ class Tokenizer:
         """Read what `save` wrote."""
         definition, config = _read(Path(directory))
         return cls(
-            definition, _config_roles(config), str(config["multimdm_name"]), bool(config.get("multimdm_sentence_case"))
+            definition,
+            _config_roles(config),
+            str(config["multimdm_name"]),
+            bool(config.get("multimdm_sentence_case")),
+            config.get("chat_template"),
         )
 
     @staticmethod

@@ -42,4 +42,4 @@ def evaluate_nelbo(
             progress(len(ids) * draws)
     finally:
         model.network.train(training)
-    return sums.estimate()
+    return sums.estimate(model.process)

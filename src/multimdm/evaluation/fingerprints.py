@@ -29,5 +29,5 @@ def fingerprint_of_judge(directory: Path) -> str:
 
 def fingerprint_of_checkpoint(directory: Path) -> str:
     """Of weights, settings and tokenizer; whatever else lies in the directory does not matter."""
-    names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-    return fingerprint_of_files(directory / name for name in names)
+    names = ("config.json", "*.safetensors", "tokenizer.json", "tokenizer_config.json", "masks.json")
+    return fingerprint_of_files({path for name in names for path in directory.glob(name)})

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from multimdm.objectives.base import Network, both
 from multimdm.objectives.next_token import shift_right
 from multimdm.objectives.times import stratified_times
-from multimdm.process import Process, Streams
+from multimdm.process import AnyProcess, Hybrid, Process, Streams
 from multimdm.process.checks import require
 
 
@@ -27,6 +27,8 @@ class Nelbo:
     """Of the total, over sequences (and the times that were drawn for them)."""
     sequences: int
     tokens: int
+    bound: bool = True
+    """Whether it bounds the negative log-likelihood; CANDI's loss, which leaves the Gaussian part out, does not."""
 
     @property
     def total(self) -> float:
@@ -54,19 +56,19 @@ class NelboSums:
     def __add__(self, other: "NelboSums") -> "NelboSums":
         return NelboSums(self.values + other.values)
 
-    def estimate(self) -> Nelbo:
-        """The ratio of the sums; its error by the usual expansion of a ratio of means."""
+    def estimate(self, process: AnyProcess | None = None) -> Nelbo:
+        """The ratio of the sums, for a model of this process; its error by the usual expansion of a ratio of means."""
         rec, ident, squares, cross, tokens_squared, tokens, n = self.values.tolist()
         ratio = (rec + ident) / tokens
         residuals = squares - 2 * ratio * cross + ratio**2 * tokens_squared
         error = math.sqrt(max(residuals, 0.0) * n / max(n - 1, 1)) / tokens
-        return Nelbo(rec / tokens, ident / tokens, error, int(n), int(tokens))
+        return Nelbo(rec / tokens, ident / tokens, error, int(n), int(tokens), not isinstance(process, Hybrid))
 
 
 @torch.no_grad()
 def nelbo_sums(
     network: Network,
-    process: Process | None,
+    process: AnyProcess | None,
     ids: Int64[Tensor, "B L"],
     valid: Bool[Tensor, "B L"] | None,
     times: Float64[Tensor, "draws B"],
@@ -80,6 +82,8 @@ def nelbo_sums(
     if process is None:
         require(start_symbol is not None, "start_symbol must be given for a network without a process; got None")
         rec, ident = _next_token_loss(network, ids, valid, start_symbol or 0)
+    elif isinstance(process, Hybrid):
+        rec, ident = torch.stack([_hybrid_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     else:
         rec, ident = torch.stack([_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     tokens = (torch.full_like(rec, ids.shape[1]) if valid is None else valid.sum(1)).double()
@@ -109,6 +113,23 @@ def _loss(
         return torch.stack([terms.reconstruction, terms.identification], dim=1)
 
     return _per_sequence(network(x_t, t, active, valid, reduce), active)
+
+
+def _hybrid_loss(
+    network: Network, process: Hybrid, ids: Tensor, valid: Tensor | None, t: Tensor, generator: Streams
+) -> Float64[Tensor, "2 B"]:
+    """The loss of CANDI per sequence, and zeros."""
+    t = t.to(ids.device)
+    x_t = process.corrupt(ids, t, generator)
+    hidden = both(process.hidden(x_t), valid)
+    clean, time = ids[hidden], t[:, None].expand(ids.shape)[hidden]
+
+    def reduce(logits: Tensor, rows: slice) -> Tensor:
+        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        loss = process.loss(log_probs, clean[rows], time[rows])
+        return torch.stack([loss, torch.zeros_like(loss)], dim=1)
+
+    return _per_sequence(network(process.shown(x_t, t), t, hidden, valid, reduce), hidden)
 
 
 def _next_token_loss(network: Network, ids: Tensor, valid: Tensor | None, start: int) -> Float64[Tensor, "2 B"]:

@@ -18,7 +18,7 @@ from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
-from multimdm.process import MultiMask
+from multimdm.process import Hybrid, MultiMask
 
 Result = TypeVar("Result")
 
@@ -58,6 +58,8 @@ class Subject:
         elif isinstance(process, MultiMask):
             M = process.num_masks
             kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
+        elif isinstance(process, Hybrid):
+            kind = "hybrid diffusion (CANDI)"
         else:
             kind = "uniform-state diffusion"
         size = sum(weights.numel() for weights in self.model.network.parameters())

@@ -3,6 +3,25 @@
 from multimdm.models.config import SIZES, DiTConfig
 from multimdm.models.dit import DiT
 from multimdm.models.expand import expand_masks, gate_time, with_dropout
+from multimdm.models.initialise import start_copying
+from multimdm.models.llada import LLaDA
+from multimdm.models.llada_adapter import Adapter
+from multimdm.models.llada_config import LLaDAConfig
+from multimdm.models.rebuild import Backbone, rebuilt
 from multimdm.process import Mixture
 
-__all__ = ["SIZES", "DiT", "DiTConfig", "Mixture", "expand_masks", "gate_time", "with_dropout"]
+__all__ = [
+    "SIZES",
+    "Adapter",
+    "Backbone",
+    "DiT",
+    "DiTConfig",
+    "LLaDA",
+    "LLaDAConfig",
+    "Mixture",
+    "expand_masks",
+    "gate_time",
+    "rebuilt",
+    "start_copying",
+    "with_dropout",
+]

@@ -29,6 +29,8 @@ class DiTConfig:
     absolute_positions: bool = False
     """Add a learned vector per position to the input. Rotary embedding tells distances only, so that a sequence of one
     repeated mask looks the same everywhere; where texts begin at position 0 (padded layouts, Tales) that loses much."""
+    embedding_norm: Annotated[float, Field(gt=0)] | None = None
+    """Scale every row of the token embedding to this length (CANDI); None uses the rows as they are."""
     time_gate: bool = False
     """What the network sees of t passes a gate that starts at zero: for one that was trained without it."""
     causal: bool = False

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from multimdm.models.config import DiTConfig
 from multimdm.models.head import Reduce, reduce_logits
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
-from multimdm.process import Mixture, Time
+from multimdm.process import Mixture, NoisyMixture, Time
 
 
 class DiT(nn.Module):
@@ -26,7 +26,7 @@ class DiT(nn.Module):
         self.recompute = False
         """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
         d = config.hidden_dim
-        self.vocab_embed = Embedding(config.vocab_size + config.num_masks, d)
+        self.vocab_embed = Embedding(config.vocab_size + config.num_masks, d, config.embedding_norm)
         self.position_embed = Embedding(config.max_length, d) if config.absolute_positions else None
         self.sigma_map = TimeEmbedding(config.cond_dim, config.time_gate)
         self.rotary_emb = Rotary(d // config.num_heads)
@@ -41,7 +41,7 @@ class DiT(nn.Module):
 
     def forward(
         self,
-        x_t: Int[Tensor, "B L"] | Mixture,
+        x_t: Int[Tensor, "B L"] | Mixture | NoisyMixture,
         t: Time | None = None,
         positions: Bool[Tensor, "B L"] | None = None,
         valid: Bool[Tensor, "B L"] | None = None,
@@ -52,7 +52,21 @@ class DiT(nn.Module):
         `t` is one number, or [B], or [B, L]. `valid` marks what is not padding: nothing attends to the rest. With
         `reduce`, what it makes of chunks of the packed rows (see `multimdm.models.head`).
         """
-        x = self.vocab_embed.mix(*x_t) if isinstance(x_t, tuple) else self.vocab_embed(x_t)
+        features = self.features(x_t, t, positions, valid)
+        if reduce is None:
+            return self.logits(features)
+        linear = self.output_layer.linear
+        return reduce_logits(features.reshape(-1, features.shape[-1]), linear.weight, self._bias(), reduce)
+
+    def features(
+        self,
+        x_t: Int[Tensor, "B L"] | Mixture | NoisyMixture,
+        t: Time | None = None,
+        positions: Bool[Tensor, "B L"] | None = None,
+        valid: Bool[Tensor, "B L"] | None = None,
+    ) -> Tensor:
+        """What the map to logits sees: [B, L, d]; with `positions`, [positions.sum(), d]."""
+        x = self._embed(x_t)
         L = x.shape[1]
         if self.config.max_length < L:
             raise ValueError(f"sequences may be {self.config.max_length} long at most (max_length); got {L}")
@@ -65,13 +79,21 @@ class DiT(nn.Module):
                 x = checkpoint(block, x, c, angles, mask, self.config.causal, use_reentrant=False)
             else:
                 x = block(x, c, angles, mask, self.config.causal)
-        features = self.output_layer.features(x, c, positions)
+        return self.output_layer.features(x, c, positions)
+
+    def logits(self, features: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows V"]:
+        """The map to logits: `logits(features(...))` is what a call gives."""
+        weight = self.output_layer.linear.weight
+        return F.linear(features.to(weight.dtype), weight, self._bias())
+
+    def _embed(self, x_t: Tensor | Mixture | NoisyMixture) -> Float[Tensor, "B L d"]:
+        if isinstance(x_t, NoisyMixture):
+            return self.vocab_embed.mix_noisy(x_t, self.config.vocab_size)
+        return self.vocab_embed.mix(*x_t) if isinstance(x_t, tuple) else self.vocab_embed(x_t)
+
+    def _bias(self) -> Float[Tensor, " V"]:
         bias = self.output_layer.linear.bias
-        if self.column_bias is not None:
-            bias = bias + self.column_bias
-        if reduce is not None:
-            return reduce_logits(features.reshape(-1, x.shape[-1]), self.output_layer.linear.weight, bias, reduce)
-        return F.linear(features.to(self.output_layer.linear.weight.dtype), self.output_layer.linear.weight, bias)
+        return bias if self.column_bias is None else bias + self.column_bias
 
     def _condition(self, t: Time | None, x: Tensor) -> Float[Tensor, "b l"]:
         """The number that the blocks see of t, shaped to broadcast against [B, L]."""

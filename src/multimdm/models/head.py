@@ -36,8 +36,11 @@ def reduce_logits(
 class _ReducedLogits(torch.autograd.Function):
     @staticmethod
     def forward(ctx, features, weight, bias, reduce, grad_enabled):  # pyright: ignore[reportIncompatibleMethodOverride]
-        wants_gradient = grad_enabled and any(ctx.needs_input_grad[:3])
-        gradients = [torch.zeros_like(x) for x in (features, weight, bias)] if wants_gradient else []
+        inputs = features, weight, bias
+        # A frozen head, as under LoRA, gets none: its gradient is as large as itself.
+        needs = [grad_enabled and need for need in ctx.needs_input_grad[:3]]
+        wants_gradient = any(needs)
+        gradients = [torch.zeros_like(x) if need else None for x, need in zip(inputs, needs, strict=True)]
         entries = _CHUNK_ENTRIES_GPU if features.is_cuda else _CHUNK_ENTRIES
         rows_per_chunk = max(1, entries // weight.shape[0])
         parts: list[tuple[Tensor, ...]] = []
@@ -50,12 +53,7 @@ class _ReducedLogits(torch.autograd.Function):
             result = result if isinstance(result, tuple) else (result,)
             if wants_gradient and _is_loss(result[0]) and result[0].requires_grad:
                 (slope,) = torch.autograd.grad(result[0], logits)
-                gradients[0][rows] = (slope @ weight.to(slope.dtype)).to(features.dtype)
-                if slope.dtype == weight.dtype:
-                    gradients[1].addmm_(slope.T, features[rows].to(slope.dtype))
-                else:  # multiplied in the precision of autocast, summed in that of the weight
-                    gradients[1] += slope.T @ features[rows].to(slope.dtype)
-                gradients[2] += slope.sum(0, dtype=bias.dtype)
+                _add_gradients(gradients, slope, features, weight, rows)
             parts.append(tuple(x.detach() for x in result))
         ctx.gradients = gradients  # not `save_for_backward`: the backward pass scales them in place
         results = tuple(_join(column) for column in zip(*parts, strict=True))
@@ -67,7 +65,23 @@ class _ReducedLogits(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
             raise RuntimeError("the gradient of a reduced head can be taken once only: it is not kept")
-        return *(gradient.mul_(grad) for gradient in gradients), None, None
+        return *(None if gradient is None else gradient.mul_(grad) for gradient in gradients), None, None
+
+
+def _add_gradients(
+    gradients: list[Tensor | None], slope: Tensor, features: Tensor, weight: Tensor, rows: slice
+) -> None:
+    """Of a chunk's loss, by features, weight and bias, as far as they are wanted."""
+    of_features, of_weight, of_bias = gradients
+    if of_features is not None:
+        of_features[rows] = (slope @ weight.to(slope.dtype)).to(features.dtype)
+    if of_weight is not None:
+        if slope.dtype == weight.dtype:
+            of_weight.addmm_(slope.T, features[rows].to(slope.dtype))
+        else:  # multiplied in the precision of autocast, summed in that of the weight
+            of_weight += slope.T @ features[rows].to(slope.dtype)
+    if of_bias is not None:
+        of_bias += slope.sum(0, dtype=of_bias.dtype)
 
 
 def _is_loss(x: Tensor) -> bool:

@@ -7,6 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from multimdm.models.noise_image import noise_image
+from multimdm.process import NoisyMixture
+
 SIGMA_FLOOR = 1e-3
 """sigma = -log max(1 - t, 1e-3) is finite at t = 1; published networks never saw a larger one."""
 
@@ -22,25 +25,36 @@ def sigma_of_time(t: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
 class Embedding(nn.Module):
     """A row per state: clean tokens, then masks."""
 
-    def __init__(self, num_rows: int, dim: int) -> None:
+    def __init__(self, num_rows: int, dim: int, norm: float | None = None) -> None:
         super().__init__()
+        self.norm = norm
         self.embedding = nn.Parameter(torch.empty(num_rows, dim))
         nn.init.kaiming_uniform_(self.embedding, a=math.sqrt(5))
 
+    @property
+    def rows(self) -> Float[Tensor, "states d"]:
+        """As they are used: scaled to one length, if they have one."""
+        return self.embedding if self.norm is None else self.norm * F.normalize(self.embedding, dim=-1)
+
     def forward(self, ids: Tensor) -> Tensor:
-        return F.embedding(ids, self.embedding)
+        return F.embedding(ids, self.rows)
 
     def mix(self, weights: Float[Tensor, "B L k"], ids: Tensor) -> Float[Tensor, "B L d"]:
         """sum_k weights_k row(ids_k); `ids` is [k], the same everywhere, or [B, L, k]."""
-        if ids.ndim == 1:
-            return weights.to(self.embedding.dtype) @ self.embedding[ids]
-        flat = F.embedding_bag(
-            ids.flatten(0, 1),
-            self.embedding,
-            mode="sum",
-            per_sample_weights=weights.flatten(0, 1).to(self.embedding.dtype),
-        )
-        return flat.unflatten(0, ids.shape[:2])
+        return _mixed(self.rows, weights, ids)
+
+    def mix_noisy(self, x: NoisyMixture, vocab_size: int) -> Float[Tensor, "B L d"]:
+        """sum_k weights_k row(ids_k) + scale sum_v eps_v row(v), v over the clean tokens."""
+        rows = self.rows
+        noise = noise_image(x.noise, rows[:vocab_size])
+        return torch.addcmul(_mixed(rows, x.weights, x.ids), x.scale[..., None].to(noise.dtype), noise)
+
+
+def _mixed(rows: Float[Tensor, "states d"], weights: Float[Tensor, "B L k"], ids: Tensor) -> Float[Tensor, "B L d"]:
+    if ids.ndim == 1:
+        return weights.to(rows.dtype) @ rows[ids]
+    flat = F.embedding_bag(ids.flatten(0, 1), rows, mode="sum", per_sample_weights=weights.flatten(0, 1).to(rows.dtype))
+    return flat.unflatten(0, ids.shape[:2])
 
 
 class Norm(nn.Module):

@@ -1,10 +1,29 @@
-"""What training makes small: the ELBO with its curricula, DUO's relaxation, the next token."""
+"""What training makes small: the ELBO with its curricula, DUO's relaxation, CANDI, the next token, distillation."""
 
-from multimdm.objectives.base import Batch, Objective, Sums
+from multimdm.objectives.base import Batch, Distillation, Objective, Sums
+from multimdm.objectives.candi import Candi
+from multimdm.objectives.consistency import Consistency, ConsistencySettings
 from multimdm.objectives.elbo import Elbo
 from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation, RelaxedElbo
+from multimdm.objectives.sdtt import Sdtt, SdttSettings
 from multimdm.objectives.times import stratified_times
 
-__all__ = ["Batch", "Elbo", "NextToken", "Objective", "Ramp", "Relaxation", "RelaxedElbo", "Sums", "stratified_times"]
+__all__ = [
+    "Batch",
+    "Candi",
+    "Consistency",
+    "ConsistencySettings",
+    "Distillation",
+    "Elbo",
+    "NextToken",
+    "Objective",
+    "Ramp",
+    "Relaxation",
+    "RelaxedElbo",
+    "Sdtt",
+    "SdttSettings",
+    "Sums",
+    "stratified_times",
+]

@@ -24,8 +24,15 @@ class Batch:
     """Numbers in (0, 1), evenly spread over the global batch."""
     generator: Streams
     """One stream per sequence, so that the noise of a sequence does not depend on how the batch is divided."""
-    progress: float
-    """The share of training that is done, 0 to 1: what curricula go by."""
+    step: int = 0
+    """Updates that were made before."""
+    steps: int = 1
+    """Updates that training takes in all."""
+
+    @property
+    def progress(self) -> float:
+        """The share of training that is done, 0 to 1: what curricula go by."""
+        return self.step / self.steps
 
 
 class Sums(NamedTuple):
@@ -43,6 +50,23 @@ class Objective(Protocol):
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """Run the network on the batch."""
+        ...
+
+
+@runtime_checkable
+class Distillation(Protocol):
+    """An objective that takes its targets from a teacher, a network that is not trained but replaced now and then."""
+
+    def taught_by(self, teacher: Network) -> Objective:
+        """The objective with this teacher."""
+        ...
+
+    def next_teacher(self, step: int, steps: int) -> float:
+        """How far the teacher moves to the student after this step: 0 stays, 1 copies; between, a moving average."""
+        ...
+
+    def settings_at(self, step: int, steps: int) -> dict[str, float]:
+        """What changes in the course of training, for the records: step size, round."""
         ...
 
 

@@ -1,13 +1,16 @@
 """Import and export of checkpoints of other projects, as files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 
 from multimdm.data.tokenizer import Tokenizer
+from multimdm.models import LLaDA
 from multimdm.models.foreign import Kind, export_settings, export_tensors, import_tensors
+from multimdm.models.lora import merge
 from multimdm.pipeline.files import new_directory, read_json, read_lightning, read_safetensors
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.model import Model
@@ -56,7 +59,14 @@ def foreign_settings(path: Path) -> dict[str, Any]:
 
 
 def export_checkpoint(model: Model, out: Path) -> None:
-    """Write the Hub's layout: `backbone.*` in model.safetensors, and config.json."""
+    """Write the Hub's layout: `backbone.*` in model.safetensors, and config.json.
+
+    A LLaDA network is written in its own layout, whole: an adapter is merged into its weights.
+    """
+    if isinstance(model.network, LLaDA):
+        network = merge(model.network) if model.network.adapter is not None else model.network
+        replace(model, network=network).save(out)
+        return
     foreign = model.as_foreign()
     tensors = export_tensors(foreign)
     with new_directory(out) as directory:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.pipeline.canvas import Canvas, empty_canvas
-from multimdm.process import Process, Streams
+from multimdm.process import Hybrid, Process, Streams
 from multimdm.process.checks import check_integer, require
 from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.autoregressive import generate_autoregressive
+from multimdm.samplers.candi import generate_candi
 from multimdm.samplers.clean import Choice
 from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.loop import Generated, Step, Watch, generate
@@ -126,18 +127,45 @@ def decode(tokenizer: Tokenizer, ids: Int64[Tensor, "num L"], valid: Bool[Tensor
     return [tokenizer.decode(row[kept].tolist()) for row, kept in zip(ids.cpu(), known.cpu(), strict=True)]
 
 
+def answers_of(tokenizer: Tokenizer, ids: Int64[Tensor, "num L"]) -> list[str]:
+    """The texts up to the first end of text or of turn."""
+    ends = {*tokenizer.turn_ends, *([] if tokenizer.eos_id is None else [tokenizer.eos_id])}
+    texts = []
+    for row in ids.tolist():
+        stop = next((place for place, token in enumerate(row) if token in ends), len(row))
+        texts.append(tokenizer.decode([token for token in row[:stop] if token < tokenizer.vocab_size]))
+    return texts
+
+
 Maker = Callable[[Canvas, Streams, Run], Generated]
 
 
 def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
-    """What turns a canvas into sequences: a diffusion step in the loop, or the autoregressive sampler."""
-    choice = Choice(sampling.temperature, sampling.top_p, sampling.top_k)
+    """What turns a canvas into sequences: a diffusion step in the loop, or the sampler of an AR or a CANDI model."""
+    choice = Choice(sampling.temperature, sampling.top_p, sampling.top_k, never=sampling.exclude_tokens)
     process = model.process
+    _check_tokens(model, sampling)
     if process is None:
         _check_autoregressive(canvas, sampling)
         V = model.network.config.vocab_size
         return lambda part, streams, run: generate_autoregressive(
             model.network, V, part.given, part.fixed, choice, streams, run.trace, run.watch
+        )
+    if isinstance(process, Hybrid):
+        _check_hybrid(sampling)
+        times, greedy = sampling.times, sampling.greedy_last
+        return lambda part, streams, run: generate_candi(
+            model.network,
+            process,
+            times,
+            part.given,
+            part.fixed,
+            part.valid,
+            choice,
+            greedy,
+            streams,
+            run.trace,
+            run.watch,
         )
     step = _step(process, canvas, sampling, choice)
     return lambda part, streams, run: generate(
@@ -149,12 +177,37 @@ def _step(process: Process, canvas: Canvas, sampling: Sampling, choice: Choice) 
     """The step that the settings ask for, checked against process and canvas before any work."""
     if sampling.order == "confidence":
         masked_process(process, "order='confidence'")
-        step = Confidence(sampling.num_steps, choice, sampling.block_length, sampling.threshold)
+        step = Confidence(
+            sampling.num_steps,
+            choice,
+            sampling.block_length,
+            sampling.threshold,
+            sampling.remasking,
+            sampling.guidance,
+            sampling.postpone_tokens,
+        )
         step.check(~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
         return step
     if sampling.corrector:
         masked_process(process, "corrector")
     return Ancestral(sampling.times, choice, sampling.greedy_last, sampling.corrector)
+
+
+def _check_tokens(model: "Model", sampling: Sampling) -> None:
+    """Ids that the settings speak of must be tokens of the model."""
+    V = model.network.config.vocab_size
+    for name in ("exclude_tokens", "postpone_tokens"):
+        strangers = [i for i in getattr(sampling, name) if i >= V]
+        require(not strangers, f"{name} must be ids of tokens, 0..{V - 1}; got {strangers}")
+    require(len(set(sampling.exclude_tokens)) < V, "exclude_tokens leaves no token to choose")
+
+
+def _check_hybrid(sampling: Sampling) -> None:
+    """CANDI has one sampler."""
+    require(
+        (sampling.order, sampling.corrector) == ("ancestral", 0),
+        "order and corrector are for discrete processes; this model is CANDI's, with its own sampler: leave them out",
+    )
 
 
 def _check_autoregressive(canvas: Canvas, sampling: Sampling) -> None:

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+_FILES = ["*.json", "*.safetensors", "chat_template.jinja"]
+"""Nothing else: no code, no pickles."""
 
 
 def local_directory(path_or_name: str | Path) -> Path:

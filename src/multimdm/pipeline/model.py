@@ -1,22 +1,24 @@
 """Load and save: a directory with config.json, model.safetensors and the tokenizer's files."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from multimdm.data.chat import chat_ids
 from multimdm.data.directories import whole_directory
 from multimdm.data.tokenizer import Tokenizer
-from multimdm.models import DiT
+from multimdm.models import Backbone, DiT, LLaDA
 from multimdm.models.foreign import Foreign, load_exactly
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
 from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.files import new_directory, read_json, read_safetensors, write_safetensors
-from multimdm.pipeline.generation import Samples, fill, length_of, settings_of, tokenizer_of
+from multimdm.pipeline.generation import Samples, answers_of, fill, length_of, settings_of, tokenizer_of
 from multimdm.pipeline.hub import local_directory
+from multimdm.pipeline.llada import Precision, is_adapter, is_llada, load_adapter_alone, load_llada, save_llada
 from multimdm.pipeline.settings import (
     CheckpointSettings,
     ForeignSettings,
@@ -25,8 +27,8 @@ from multimdm.pipeline.settings import (
     dump,
     parse,
 )
-from multimdm.process import MultiMask, Process
-from multimdm.process.checks import require
+from multimdm.process import AnyProcess, MultiMask
+from multimdm.process.checks import check_integer, require
 
 _ASSIGNMENT = "process.assignment"
 _NETWORK = "network."
@@ -37,8 +39,8 @@ _LEFTOVER = "foreign."
 class Model:
     """A network with its process and, if it has one, its tokenizer."""
 
-    network: DiT
-    process: Process | None
+    network: Backbone
+    process: AnyProcess | None
     """None for an autoregressive network."""
     tokenizer: Tokenizer | None = None
     foreign: ForeignSettings | None = None
@@ -72,16 +74,26 @@ class Model:
         temperature: float | int = 1.0,
         seed: int = 0,
         bos: bool = False,
+        chat: bool = False,
+        new_tokens: int | None = None,
         **options: Any,
     ) -> Samples:
-        """Continuations of a text; `length` counts the prompt too. `bos` puts the tokenizer's BOS before it.
+        """Continuations of a text; `length` counts the prompt too, `new_tokens` only what follows it.
 
-        `options` as for `sample`.
+        `bos` puts the tokenizer's BOS before the prompt. With `chat` the prompt is what a user says: it is put into the
+        tokenizer's chat template, and the texts are the answers alone, up to their end. `options` as for `sample`.
         """
         sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
         tokenizer = tokenizer_of(self, "a prompt")
-        ids = [*start_ids(tokenizer, bos), *tokenizer.encode(prompt)]
-        return fill(self, prompt_canvas(ids, num, length_of(self, length)), sampling, run)
+        if chat:
+            ids = chat_ids(tokenizer, [{"role": "user", "content": prompt}])
+        else:
+            ids = [*start_ids(tokenizer, bos), *tokenizer.encode(prompt)]
+        if new_tokens is not None:
+            require(length is None, f"give length or new_tokens, not both; got {length} and {new_tokens}")
+            length = len(ids) + check_integer("new_tokens", new_tokens, 1)
+        samples = fill(self, prompt_canvas(ids, num, length_of(self, length)), sampling, run)
+        return replace(samples, texts=answers_of(tokenizer, samples.ids[:, len(ids) :])) if chat else samples
 
     def infill(
         self,
@@ -113,40 +125,63 @@ class Model:
     def save(self, path: str | Path, replace: bool = False) -> None:
         """Write the checkpoint; the directory appears whole or not at all.
 
-        A directory that is there already is an error, unless it is to be replaced.
+        A directory that is there already is an error, unless it is to be replaced. LLaDA networks keep their published
+        layout; one with an adapter is saved as the adapter alone.
         """
-        tensors = {_NETWORK + name: x.detach().contiguous() for name, x in self.network.state_dict().items()}
+        network = self.network
+        with (whole_directory if replace else new_directory)(Path(path)) as directory:
+            if isinstance(network, LLaDA):
+                assert isinstance(self.process, MultiMask)
+                save_llada(network, self.process, self.lineage, directory)
+            else:
+                self._save_dit(network, directory)
+            if self.tokenizer is not None:
+                self.tokenizer.save(directory)
+
+    def _save_dit(self, network: DiT, directory: Path) -> None:
+        tensors = {_NETWORK + name: x.detach().contiguous() for name, x in network.state_dict().items()}
         tensors |= {_LEFTOVER + name: x.contiguous() for name, x in self.leftover.items()}
         if isinstance(self.process, MultiMask):
             tensors[_ASSIGNMENT] = self.process.assignment
         settings = CheckpointSettings(
-            network=self.network.config,
+            network=network.config,
             process=describe_process(self.process) if self.process is not None else None,
             foreign=self.foreign,
             lineage=self.lineage,
         )
-        with (whole_directory if replace else new_directory)(Path(path)) as directory:
-            (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
-            write_safetensors(tensors, directory / "model.safetensors")
-            if self.tokenizer is not None:
-                self.tokenizer.save(directory)
+        (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
+        write_safetensors(tensors, directory / "model.safetensors")
 
     def as_foreign(self) -> Foreign:
         """The network as its foreign kind knows it."""
-        if self.foreign is None:
+        if self.foreign is None or not isinstance(self.network, DiT):
             raise ValueError("only a checkpoint that was imported can be exported; this one was made here")
         return Foreign(self.network, self.foreign.kind, self.foreign.mask_id, self.leftover, self.foreign.dtypes)
 
 
-def load(path: str | Path, device: str | torch.device | None = None) -> Model:
-    """A model from a directory that `Model.save` wrote, or from one with that content on the Hub.
+def load(
+    path: str | Path,
+    device: str | torch.device | None = None,
+    precision: Precision = "auto",
+    base: str | Path | None = None,
+) -> Model:
+    """A model from a directory that `Model.save` wrote, one in LLaDA's published layout, or the name of one on the Hub.
 
-    Its network is put on the `device`: cpu (unless given), cuda, cuda:1, or auto for the first GPU if there is one.
+    Its network is put on the `device`: cpu (unless given), cuda, cuda:1, or auto for the first GPU if there is one. For
+    LLaDA, `precision` is that of the weights in memory (float32, bfloat16, or as stored), and `base` the network that
+    an adapter lies on, if it is no longer where it was.
     """
     place = device if isinstance(device, torch.device) else find_device("cpu" if device is None else device)
     directory = local_directory(path)
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a checkpoint directory")
+    if is_llada(directory):
+        found = load_llada(directory, place, precision, base)
+        return Model(found.network, found.process, found.tokenizer, lineage=found.lineage)
+    require(
+        precision in ("auto", "float32") and base is None,
+        f"precision and base are for LLaDA networks; {directory} is none: leave them out",
+    )
     settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
     tensors = read_safetensors(directory / "model.safetensors")
     strangers = sorted(n for n in tensors if n != _ASSIGNMENT and not n.startswith((_NETWORK, _LEFTOVER)))
@@ -169,6 +204,15 @@ def load(path: str | Path, device: str | torch.device | None = None) -> Model:
         leftover=_under(tensors, _LEFTOVER),
         lineage=settings.lineage,
     )
+
+
+def load_outline(path: str | Path) -> Model:
+    """What a directory holds by itself: of an adapter, its own tensors and settings, without the base."""
+    directory = Path(path)
+    if not is_adapter(directory):
+        return load(directory)
+    found = load_adapter_alone(directory)
+    return Model(found.network, found.process, found.tokenizer, lineage=found.lineage)
 
 
 def _check_fit(settings: CheckpointSettings, directory: Path) -> None:

@@ -2,11 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from multimdm.models import DiTConfig
-from multimdm.process import MultiMask, Process, Schedule, Uniform
+from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
+from multimdm.process.hybrid import USUAL_RANKS
 
 _STRICT = ConfigDict(extra="forbid")
 FORMAT_VERSION = 1
@@ -16,11 +18,15 @@ FORMAT_VERSION = 1
 class ProcessSettings:
     """The process that a network was trained with. The assignment itself is among the tensors."""
 
-    kind: Literal["multimask", "uniform"]
+    kind: Literal["multimask", "uniform", "hybrid"]
     vocab_size: int
     num_masks: int = 0
     rho: Annotated[float, Field(gt=0)] = 1.0
     alpha: Literal["linear", "cosine"] = "linear"
+    ranks: tuple[float, float] | None = None
+    """Of hybrid: the expected ranks at t = 0 and t = 1."""
+    noise_dim: int | None = None
+    """Of hybrid: Gaussians per position."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -46,18 +52,40 @@ class CheckpointSettings:
     version: Literal[1] = FORMAT_VERSION
 
 
-def describe_process(process: Process) -> ProcessSettings:
+def describe_process(process: AnyProcess) -> ProcessSettings:
     """The settings that `build_process` needs."""
     schedule = process.schedule
+    if isinstance(process, Hybrid):
+        return ProcessSettings(
+            kind="hybrid",
+            vocab_size=process.vocab_size,
+            num_masks=process.num_masks,
+            alpha=schedule.kind,
+            ranks=process.ranks,
+            noise_dim=process.noise_dim,
+        )
     kind: Literal["multimask", "uniform"] = "multimask" if isinstance(process, MultiMask) else "uniform"
     return ProcessSettings(kind, process.vocab_size, process.num_masks, schedule.rho, schedule.kind)
 
 
-def build_process(settings: ProcessSettings, assignment: Any) -> Process:
+def same_process(one: AnyProcess | None, other: AnyProcess | None) -> bool:
+    """Whether two processes are equal, the assignment of tokens to masks included."""
+    if one is None or other is None:
+        return one is other
+    if describe_process(one) != describe_process(other):
+        return False
+    return not (isinstance(one, MultiMask) and isinstance(other, MultiMask)) or torch.equal(
+        one.assignment, other.assignment
+    )
+
+
+def build_process(settings: ProcessSettings, assignment: Any) -> AnyProcess:
     """The process of a checkpoint."""
     schedule = Schedule(settings.rho, settings.alpha)
     if settings.kind == "uniform":
         return Uniform(settings.vocab_size, schedule)
+    if settings.kind == "hybrid":
+        return Hybrid(settings.vocab_size, schedule, settings.ranks or USUAL_RANKS, settings.noise_dim)
     return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment)
 
 

@@ -85,6 +85,10 @@ class Process(ABC):
         """p(x_0 | x_t), up to a factor, from the network's (unnormalised) prediction: draw hypotheses from it."""
 
     @abstractmethod
+    def posterior_logits(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """log p(x_0 | x_t), up to a number, from the network's logits; it can be differentiated."""
+
+    @abstractmethod
     def reverse_sample(
         self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
     ) -> Int64[Tensor, "*shape"]:

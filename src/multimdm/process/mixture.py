@@ -12,3 +12,17 @@ class Mixture(NamedTuple):
     weights: Float[Tensor, "B L k"]
     ids: Int[Tensor, "*places k"]
     """[B, L, k], or [k] where the ids are the same everywhere."""
+
+
+class NoisyMixture(NamedTuple):
+    """A mixture and, on top of it, the embeddings of all clean tokens with Gaussian weights.
+
+    The input is sum_k weights_k e(ids_k) + scale sum_v eps_v e(v). Its last sum is a Gaussian of the embeddings' d
+    dimensions, so that d numbers per position can say as much as the V numbers eps.
+    """
+
+    weights: Float[Tensor, "B L k"]
+    ids: Int[Tensor, "B L k"]
+    noise: Float[Tensor, "B L n"]
+    """Standard Gaussians: eps itself (n = V), or n = d of them for the network to make the sum of."""
+    scale: Float[Tensor, "B L"]

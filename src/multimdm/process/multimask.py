@@ -199,6 +199,10 @@ class MultiMask(Process):
         """For masks the prediction is the posterior already."""
         return weights
 
+    def posterior_logits(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """For masks the prediction is the posterior already."""
+        return logits
+
     def reverse_sample(
         self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
     ) -> Int64[Tensor, "*shape"]:

@@ -52,8 +52,8 @@ class Streams:
             )
         self.seeds = torch.tensor(seeds, dtype=torch.int64)
         self._seeds_on = {self.seeds.device: self.seeds}
-        self.draws = 0
-        """How many times every stream has been drawn from."""
+        self.draws: int | Tensor = 0
+        """How many times every stream has been drawn from; [B, 1] if they were begun at different times."""
 
     @classmethod
     def spawn(cls, seed: int, num: int, first: int = 0) -> "Streams":

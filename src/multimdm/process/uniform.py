@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
-from multimdm.process.checks import check_ids, check_integer, check_same_shape, kind_of, require
+from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, kind_of, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
@@ -133,6 +133,16 @@ class Uniform(Process):
         working = torch.promote_types(weights.dtype, torch.float32)
         scaled = (weights.to(working) * factor.to(working)[..., None]).to(weights.dtype)
         return scaled.scatter(-1, index, weights.gather(-1, index))
+
+    def posterior_logits(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """Leave-one-out logits and the evidence of x_t, log(1 + V alpha / (1 - alpha)); infinite at t = 0."""
+        check_ids("x_t", x_t, self.num_states)
+        check_table("logits", logits, x_t, self.vocab_size)
+        check_time("t", t)
+        v = self._at("t", t, x_t)
+        evidence = torch.log1p(self.vocab_size * v.alpha / v.one_minus_alpha).expand(x_t.shape)
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return wide.scatter_add(-1, x_t[..., None].long(), evidence[..., None].to(wide.dtype))
 
     def reverse_sample(
         self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None

@@ -8,6 +8,7 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
     BEST_NOTE,
     INTERVAL,
+    NO_BOUND,
     NO_TEXT,
     NOTHING,
     UNRANKED_NOTE,
@@ -45,10 +46,11 @@ def report(evaluations: Sequence[Evaluation], steps: Sequence[int], title: str) 
     first = evaluations[0]
     judge = f"judge: {first.judge}" if first.judge is not None else "no judge"
     subtitle = f"{judge}; {first.drawing['num']:,} samples of {first.drawing['length']:,} tokens per measurement"
-    return page(title, subtitle, _sections(evaluations, steps))
+    return page(title, subtitle, evaluation_sections(evaluations, steps))
 
 
-def _sections(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
+def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
+    """Tables, fronts, samples and trajectories, with how to read them."""
     yield from _models(evaluations)
     for comparison in (entropy_aligned(evaluations, steps), temperature_aligned(evaluations, steps)):
         if comparison is not None:
@@ -71,12 +73,13 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         row = [e.label, e.description]
         if with_nelbo:
             n = e.nelbo
-            row += [f"{n.total:.4f} ± {n.standard_error:.4f}", perplexity_text(n.perplexity)] if n else [NOTHING] * 2
+            bound = perplexity_text(n.perplexity) if n is not None and n.bound else NO_BOUND
+            row += [f"{n.total:.4f} ± {n.standard_error:.4f}", bound] if n else [NOTHING] * 2
         rows.append(row)
     yield table("Models", header, rows, "words")
     entropies = {e.nats_per_token for e in evaluations if e.nats_per_token is not None}
     for nats in sorted(entropies):
-        yield paragraph(f"The exact entropy of the source is {nats:.4f} nats per token: no model can have less.")
+        yield paragraph(f"The exact entropy of the source is {nats:.4f} nats per token: no NELBO can be less.")
     for real in dict.fromkeys(e.real for e in evaluations if e.real is not None):
         said = (
             f"; the judge gives it a perplexity of {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl else ""

@@ -12,6 +12,8 @@ UNREACHED_NOTE = (
 
 BEST_NOTE = f"Bold: the lowest at K calls, with all whose {LEVEL:.0%} intervals overlap its own; none if all do."
 UNRANKED_NOTE = "What took more network calls than K says how many; it is not ranked."
+NO_BOUND = "no bound of the likelihood"
+"""Instead of a perplexity, of CANDI's loss."""
 NO_TEXT = (
     "No held-out text was given (--data), so the entropy of real text and the judge's own score on it are not known."
 )

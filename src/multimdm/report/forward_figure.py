@@ -7,18 +7,13 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Patch
 
 from multimdm.process import MultiMask, Process, Uniform, categorical
-from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
+from multimdm.report.boxes import draw_boxes, explain_boxes, mask_text
+from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, apply_style, save
 
 WORDS = ("life", "man", "judge", "rich", "day", "wine", "love", "storm", "law", "queen", "child", "river", "bread")
 """What uniform-state diffusion may replace a word by, besides the words of the sentence."""
-
-_LONGEST = 7
-"""Letters that fit into a box at full size; longer words are set smaller."""
-
-_ROW, _COLUMN, _BOX = 1.0, 1.5, (1.34, 0.74)
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,7 @@ def _describe(process: Process, x_0: torch.Tensor, x_t: torch.Tensor, words: lis
             continue
         mask = state - process.vocab_size
         home = isinstance(process, MultiMask) and int(process.assignment[clean]) == mask
-        text = "[M]" if process.num_masks == 1 else f"[M$_{{{mask + 1}}}$]"
+        text = mask_text(None if process.num_masks == 1 else mask)
         cells.append((text, DESIGNATED if home and process.num_masks > 1 else CORRUPTED))
     return cells
 
@@ -76,38 +71,10 @@ def forward_figure(trajectories: Sequence[Trajectory]) -> Figure:
     figure = Figure(figsize=(max(9.0, 0.62 * width), 0.55 * len(trajectories[0].times) + 1.1), layout="constrained")
     panels = figure.subplots(1, len(trajectories), squeeze=False)[0]
     for axes, trajectory in zip(panels, trajectories, strict=True):
-        _draw_panel(axes, trajectory, positions)
-    legend = [("clean", CLEAN), ("designated mask", DESIGNATED), ("other mask or word", CORRUPTED)]
-    figure.legend(
-        handles=[Patch(facecolor=colour, edgecolor="black", linewidth=0.6, label=label) for label, colour in legend],
-        loc="outside lower center",
-        ncols=3,
-    )
+        axes.set_title(trajectory.title)
+        draw_boxes(axes, trajectory.times, trajectory.cells)
+    explain_boxes(figure, "other mask or word")
     return figure
-
-
-def _draw_panel(axes, trajectory: Trajectory, positions: int) -> None:
-    axes.set_axis_off()
-    axes.set_title(trajectory.title)
-    rows = len(trajectory.times)
-    axes.set_xlim(-1.9, (positions - 1) * _COLUMN + 0.8)
-    axes.set_ylim(-0.6, (rows - 1) * _ROW + 0.6)
-    for row, (t, cells) in enumerate(zip(trajectory.times, trajectory.cells, strict=True)):
-        y = (rows - 1 - row) * _ROW
-        axes.text(-0.85, y, f"t = {t:g}", ha="right", va="center", color=GREY, fontsize=8)
-        for column, (text, colour) in enumerate(cells):
-            x = column * _COLUMN
-            box = FancyBboxPatch(
-                (x - _BOX[0] / 2, y - _BOX[1] / 2),
-                *_BOX,
-                boxstyle="round,pad=0,rounding_size=0.2",
-                facecolor=colour,
-                edgecolor="black",
-                linewidth=0.6,
-            )
-            axes.add_patch(box)
-            size = min(9.0, 9.0 * _LONGEST / len(text)) if not text.startswith("[M") else 9.0
-            axes.text(x, y, text, ha="center", va="center", fontsize=size, parse_math=text.startswith("[M"))
 
 
 def save_forward_figure(trajectories: Sequence[Trajectory], path: Path) -> None:

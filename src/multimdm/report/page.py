@@ -34,6 +34,9 @@ table.settings th { color: var(--soft); white-space: nowrap; width: 1%; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1rem; }
 figure { margin: 0; padding: .6rem; max-width: 640px; background: #ffffff; border: 1px solid var(--line);
   border-radius: 8px; }
+.figures.wide { display: block; overflow-x: auto; }
+.wide figure { max-width: none; }
+.wide img { min-width: 640px; }
 figure img { display: block; width: 100%; height: auto; }
 .samples { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: .8rem; }
 blockquote { margin: 0; padding: .7rem 1rem; background: var(--card); border: 1px solid var(--line);
@@ -104,10 +107,11 @@ def _row(first: str | Markup, rest: Iterable[str | Markup]) -> str:
     return f'<tr><th scope="row">{_inner(first)}</th>{cells}</tr>'
 
 
-def pictures(addresses: Iterable[tuple[str, str]]) -> Markup:
-    """Pictures side by side: data: address and what it shows."""
+def pictures(addresses: Iterable[tuple[str, str]], wide: bool = False) -> Markup:
+    """Pictures side by side: data: address and what it shows. Wide ones take a row each and scroll on a phone."""
     images = "\n".join(f'<figure><img src="{src}" alt="{escape(alt)}"></figure>' for src, alt in addresses)
-    return Markup(f'<div class="figures">\n{images}\n</div>')
+    kind = "figures wide" if wide else "figures"
+    return Markup(f'<div class="{kind}">\n{images}\n</div>')
 
 
 def quotations(texts: Iterable[str]) -> Markup:

@@ -15,7 +15,7 @@ from multimdm.report.formats import perplexity_text
 from multimdm.report.style import GREY, apply_style
 
 COLOURS = ("#00798c", "#d1495b", "#edae49", "#5b5ea6", "#66a182", "#8d5a97", "#2e4057", "#c17c74")
-_MARKERS = "osD^vPXh"
+MARKERS = "osD^vPXh"
 _STRETCH = 10
 """How much farther the axis may reach to show real text."""
 
@@ -27,7 +27,7 @@ def pareto_figure(curves: Mapping[str, Sequence[Measurement]], real: RealFigures
     axes = figure.subplots()
     judges = {m.judge for curve in curves.values() for m in curve}
     entries = [
-        (label, _draw(axes, curve, COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]))
+        (label, _draw(axes, curve, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]))
         for number, (label, curve) in enumerate(curves.items())
     ]
     axes.set_yscale("log")
@@ -56,8 +56,8 @@ def _draw(axes, curve: Sequence[Measurement], colour: str, marker: str) -> Line2
     """Points with their bars; the sign that stands for them in the legend."""
     points = [(m, m.gen_ppl) for m in sorted(curve, key=lambda m: m.temperature) if m.gen_ppl is not None]
     x, y = [m.entropy.value for m, _ in points], [ppl.value for _, ppl in points]
-    bars = [_bars(m.entropy) for m, _ in points], [_bars(ppl) for _, ppl in points]
-    xerr, yerr = (list(zip(*bar, strict=True)) if bar else None for bar in bars)
+    reach = [bars(m.entropy) for m, _ in points], [bars(ppl) for _, ppl in points]
+    xerr, yerr = (list(zip(*each, strict=True)) if each else None for each in reach)
     axes.errorbar(x, y, yerr, xerr, color=colour, linewidth=1.4, elinewidth=0.8, alpha=0.9)
     for m, ppl in points:
         face = colour if m.temperature == 1 else "white"
@@ -75,7 +75,7 @@ def _draw_real(axes, real: RealFigures) -> tuple[str, Line2D]:
     return f"real text{said}", line
 
 
-def _bars(estimate) -> tuple[float, float]:
+def bars(estimate) -> tuple[float, float]:
     """How far the interval reaches down and up; a percentile interval may miss the value itself."""
     if estimate.low is None or estimate.high is None:
         return 0.0, 0.0

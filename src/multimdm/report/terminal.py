@@ -11,6 +11,7 @@ from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
     INTERVAL,
+    NO_BOUND,
     NO_TEXT,
     UNREACHED,
     UNREACHED_NOTE,
@@ -47,8 +48,9 @@ def print_evaluation(evaluation: Evaluation) -> None:
         console.print(escape(NO_TEXT))
     nelbo = evaluation.nelbo
     if nelbo is not None:
-        text = f"NELBO {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token (± one standard error)"
-        text += f", perplexity at most {perplexity_text(nelbo.perplexity)}"
+        text = f"{'NELBO' if nelbo.bound else 'loss'} {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token"
+        text += " (± one standard error), "
+        text += f"perplexity at most {perplexity_text(nelbo.perplexity)}" if nelbo.bound else NO_BOUND
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
         console.print(escape(text))

@@ -1,6 +1,6 @@
 """Losses in the course of training: one curve per run, with the validation NELBO and the exact entropy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ from multimdm.report.style import GREY, apply_style
 from multimdm.training.records import read_records
 
 
-def training_figure(runs: Sequence[Path]) -> Figure:
+def training_figure(runs: Sequence[Path], begins: Mapping[Path, int] | None = None) -> Figure:
     """Thin: training loss, both terms without the weights of a curriculum; dots: validation NELBO, with its error.
 
-    Every curve is drawn over its own steps, also that of a run that was adapted from another.
+    Every curve begins at zero, or where `begins` says: at the end of the run that it continues.
     """
     apply_style()
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
@@ -23,9 +23,12 @@ def training_figure(runs: Sequence[Path]) -> Figure:
     for number, run in enumerate(runs):
         colour = COLOURS[number % len(COLOURS)]
         train, valid = read_records(run, "train"), read_records(run, "valid")
-        axes.plot([r["step"] for r in train], [_total(r) for r in train], color=colour, linewidth=0.7, alpha=0.55)
+        before = (begins or {}).get(run, 0)
+        axes.plot(
+            [before + r["step"] for r in train], [_total(r) for r in train], color=colour, linewidth=0.7, alpha=0.55
+        )
         axes.errorbar(
-            [r["step"] for r in valid],
+            [before + r["step"] for r in valid],
             [r["nelbo"] for r in valid],
             [r["standard_error"] for r in valid],
             color=colour,

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from multimdm.samplers.ancestral import Ancestral
     from multimdm.samplers.autoregressive import generate_autoregressive
     from multimdm.samplers.batch import Batch
+    from multimdm.samplers.candi import generate_candi
     from multimdm.samplers.clean import Choice, draw_clean
     from multimdm.samplers.confidence import Confidence
     from multimdm.samplers.corrector import most_remasked, remask_sample
@@ -28,6 +29,7 @@ __all__ = [
     "draw_clean",
     "generate",
     "generate_autoregressive",
+    "generate_candi",
     "most_remasked",
     "remask_sample",
     "time_grid",
@@ -46,6 +48,7 @@ _MODULES = {
     "draw_clean": "clean",
     "generate": "loop",
     "generate_autoregressive": "autoregressive",
+    "generate_candi": "candi",
     "most_remasked": "corrector",
     "remask_sample": "corrector",
     "time_grid": "grid",

@@ -30,20 +30,33 @@ class Choice:
     """Keep this many most probable tokens."""
     greedy: bool = False
     """Take the most probable token of the posterior instead of drawing from it."""
+    never: tuple[int, ...] = ()
+    """Tokens that are not chosen, whatever their probability."""
 
     @property
     def certain(self) -> bool:
         """Whether nothing is drawn."""
         return self.greedy or self.temperature == 0
 
+    def allowed(self, logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
+        """Without the tokens that are never chosen."""
+        return without(logits, self.never)
+
     def weights(self, logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
         """The prediction up to a factor per row, in float32 or better; bfloat16 logits are widened first."""
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = self.allowed(logits.to(torch.promote_types(logits.dtype, torch.float32)))
         if self.temperature == 0:
             best = logits.argmax(-1, keepdim=True)
             return torch.zeros_like(logits).scatter_(-1, best, 1.0)
         scaled = logits if self.temperature == 1 else logits / self.temperature
         return keep_top_p(keep_top_k(torch.softmax(scaled, -1), self.top_k), self.top_p)
+
+
+def without(logits: Float[Tensor, "n V"], tokens: tuple[int, ...]) -> Float[Tensor, "n V"]:
+    """Logits that give these tokens no probability."""
+    if not tokens:
+        return logits
+    return logits.index_fill(-1, torch.tensor(tokens, device=logits.device), -torch.inf)
 
 
 def keep_top_k(weights: Float[Tensor, "n V"], k: int | None) -> Float[Tensor, "n V"]:
@@ -75,7 +88,66 @@ class Hypotheses(NamedTuple):
 
     clean: Int64[Tensor, "B L"]
     confidence: Float[Tensor, "B L"] | None
-    """The network's own probability of the chosen token, whatever the temperature; zero where none was asked for."""
+    """The network's own probability of the chosen token, whatever the temperature; zero where none was asked for, and
+    for tokens that are to come late."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which clean tokens of a batch are wanted and how they are chosen from the network's logits.
+
+    The network call is left to the caller, who may put several questions into one (`joint.py`).
+    """
+
+    process: Process
+    batch: Batch
+    t: Time
+    choice: Choice
+    positions: Bool[Tensor, "B L"]
+    numbers: Tensor | None
+    """One per position that is asked for, in row-major order; None if nothing is left to chance."""
+    confidence: bool = False
+    late: tuple[int, ...] = ()
+    """Tokens that have no confidence."""
+
+    def reduce(self, logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
+        """Tokens (and their probabilities) for some of the packed rows."""
+        x_t, t = self.batch.x[self.positions][rows], self.t
+        if isinstance(t, Tensor):
+            t = t[:, None].expand_as(self.batch.x)[self.positions][rows]
+        u = None if self.numbers is None else self.numbers[rows]
+        logits = self.choice.allowed(logits)
+        chosen = _choose(self.process, self.choice, logits, x_t, t, u)
+        if not self.confidence:
+            return (chosen,)
+        wide = without(logits.to(torch.promote_types(logits.dtype, torch.float32)), self.late)
+        return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
+
+    def answer(self, chosen: Tensor | None = None, sure: Tensor | None = None) -> Hypotheses:
+        """What `reduce` made of all packed rows, at its places; without it, of a question that asks for nothing."""
+        clean = self.batch.x.clamp_max(self.process.vocab_size - 1)
+        confidence = torch.zeros(clean.shape, device=clean.device) if self.confidence else None
+        if chosen is not None:
+            clean[self.positions] = chosen
+        if confidence is not None and sure is not None:
+            confidence = confidence.to(sure.dtype).masked_scatter(self.positions, sure)
+        return Hypotheses(clean, confidence)
+
+
+def ask(
+    process: Process,
+    batch: Batch,
+    t: Time,
+    choice: Choice,
+    positions: Bool[Tensor, "B L"] | None = None,
+    confidence: bool = False,
+    late: tuple[int, ...] = (),
+) -> Question:
+    """A question for the active free positions (or `positions`); `Streams` go on by one draw unless all is certain."""
+    if positions is None:
+        positions = process.active(batch.x) & batch.free
+    numbers = None if choice.certain else uniform(batch.x.shape, batch.generator, batch.x.device)[positions]
+    return Question(process, batch, t, choice, positions, numbers, confidence, late)
 
 
 def draw_clean(
@@ -86,42 +158,23 @@ def draw_clean(
     choice: Choice,
     positions: Bool[Tensor, "B L"] | None = None,
     confidence: bool = False,
+    late: tuple[int, ...] = (),
 ) -> Hypotheses:
     """x_0^l ~ p^theta(x_0^l | x_t) at the active free positions (or at `positions`), by one number each.
 
     One network call; none if no position is asked for, but `Streams` go on by one draw in either case. Only tokens
     leave the head: no [B, L, V] table lives.
     """
-    if positions is None:
-        positions = process.active(batch.x) & batch.free
-    u = None if choice.certain else uniform(batch.x.shape, batch.generator, batch.x.device)[positions]
-    clean = batch.x.clamp_max(process.vocab_size - 1)
-    sure = torch.zeros(clean.shape, device=clean.device) if confidence else None
-    if not bool(positions.any()):
-        return Hypotheses(clean, sure)
-    x_t = batch.x[positions]
-    times = t[:, None].expand_as(batch.x)[positions] if isinstance(t, Tensor) else None
-
-    def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
-        chosen = _choose(process, choice, logits, x_t[rows], t if times is None else times[rows], u, rows)
-        if not confidence:
-            return (chosen,)
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
-
-    result = network(batch.x, t, positions=positions, valid=batch.valid, reduce=reduce)
-    chosen, *rest = result if isinstance(result, tuple) else (result,)
-    clean[positions] = chosen
-    if sure is not None:
-        sure = sure.to(rest[0].dtype).masked_scatter(positions, rest[0])
-    return Hypotheses(clean, sure)
+    question = ask(process, batch, t, choice, positions, confidence, late)
+    if not bool(question.positions.any()):
+        return question.answer()
+    result = network(batch.x, t, positions=question.positions, valid=batch.valid, reduce=question.reduce)
+    return question.answer(*(result if isinstance(result, tuple) else (result,)))
 
 
-def _choose(
-    process: Process, choice: Choice, logits: Tensor, x_t: Tensor, t: Time, u: Tensor | None, rows: slice
-) -> Tensor:
+def _choose(process: Process, choice: Choice, logits: Tensor, x_t: Tensor, t: Time, u: Tensor | None) -> Tensor:
     """One clean token per row of logits."""
     if choice.temperature == 0:  # a point mass is its own posterior
         return logits.argmax(-1)
     weights = process.posterior_weights(choice.weights(logits), x_t, t)
-    return weights.argmax(-1) if u is None else invert_cdf(weights, u[rows])
+    return weights.argmax(-1) if u is None else invert_cdf(weights, u)

@@ -6,7 +6,7 @@ revealed depends on the predictions, so its law is not that of ancestral samplin
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -16,9 +16,13 @@ from multimdm.process import Process, Schedule
 from multimdm.process.checks import require
 from multimdm.process.draws import uniform
 from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.clean import USUAL, Choice, draw_clean
+from multimdm.samplers.clean import USUAL, Choice, Hypotheses, draw_clean
+from multimdm.samplers.guidance import guided
 from multimdm.samplers.loop import Moved
 from multimdm.samplers.remain import masked_process, remain_masked
+
+Count = int | Int64[Tensor, " B"]
+"""One number for all sequences, or one for each."""
 
 
 class Blocks(NamedTuple):
@@ -26,6 +30,21 @@ class Blocks(NamedTuple):
 
     index: Int64[Tensor, "B L"]
     number: Int64[Tensor, " B"]
+
+
+class Front(NamedTuple):
+    """The current block of every sequence."""
+
+    hidden: Bool[Tensor, "B L"]
+    """All that is still to be made."""
+    candidates: Bool[Tensor, "B L"]
+    """What of it lies in the block."""
+    size: Int64[Tensor, " B"]
+    """Free positions of the block."""
+    block: Int64[Tensor, " B"]
+    number: Int64[Tensor, " B"]
+    """How many blocks there are."""
+    t: Float[Tensor, " B"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +65,14 @@ class Confidence:
     threshold: float | int | None = None
     """Also reveal all positions of at least this confidence; a sequence that is ahead goes on to its next block."""
 
+    remasking: Literal["low_confidence", "random"] = "low_confidence"
+    """What stays masked: the least sure positions, or any."""
+    guidance: float | int = 0.0
+    """Scale of classifier-free guidance (`guidance.py`); each step is then two network calls."""
+    late: tuple[int, ...] = ()
+    """Tokens that count as unsure, so that positions are filled with them last: ends of text, which would otherwise
+    crowd out the rest."""
+
     revises = False
 
     def check(self, free: Bool[Tensor, "B L"]) -> None:
@@ -58,30 +85,46 @@ class Confidence:
 
     def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
         """Reveal the surest hypotheses of every sequence's current block."""
-        process = masked_process(process, "confidence-ordered decoding")
         if k == 0:
             self.check(batch.free)
+        front = self.front(process, batch)
+        if self.guidance:
+            network = guided(network, process, batch, self.guidance)
+        hypotheses = draw_clean(network, process, batch, front.t, self.choice, front.candidates, True, self.late)
+        return self.move(process, batch, front, hypotheses, self.num_steps, k)
+
+    def front(self, process: Process, batch: Batch) -> Front:
+        """Where every sequence is being worked on."""
+        process = masked_process(process, "confidence-ordered decoding")
         hidden = process.active(batch.x) & batch.free
         blocks = blocks_of(batch.free, self.block_length)
         current = blocks.index.masked_fill(~hidden, blocks.index.shape[1]).amin(1)
         here = (blocks.index == current[:, None]) & batch.free
-        candidates = hidden & here
-        size, before = here.sum(1), candidates.sum(1)
-        t = time_of_share(process.schedule, before / size.double())
-        clean, confidence = draw_clean(network, process, batch, t, self.choice, candidates, confidence=True)
+        candidates, size = hidden & here, here.sum(1)
+        t = time_of_share(process.schedule, candidates.sum(1) / size.double())
+        return Front(hidden, candidates, size, current, blocks.number, t)
+
+    def move(
+        self, process: Process, batch: Batch, front: Front, hypotheses: Hypotheses, num_steps: Count, k: Count
+    ) -> Moved:
+        """Step k of K, given the hypotheses at the candidates; both may differ among the sequences (`joint.py`)."""
+        process, (clean, confidence) = masked_process(process, "confidence-ordered decoding"), hypotheses
         assert confidence is not None
-        reveal = self._surest(confidence, candidates, self._steps_left(current, blocks.number, k))
+        if self.remasking == "random":
+            confidence = uniform(confidence.shape, batch.generator, confidence.device)
+        candidates, before = front.candidates, front.candidates.sum(1)
+        reveal = self._surest(confidence, candidates, self._steps_left(front, num_steps, k))
         x_s = torch.where(reveal, clean, batch.x)
         if process.num_masks > 1:
-            s = time_of_share(process.schedule, (before - reveal.sum(1)) / size.double())
+            s = time_of_share(process.schedule, (before - reveal.sum(1)) / front.size.double())
             u = uniform(x_s.shape, batch.generator, x_s.device)
-            x_s = torch.where(candidates & ~reveal, remain_masked(process, clean, batch.x, s, t, u), x_s)
-        left = (hidden & ~reveal).sum(1) / batch.free.sum(1).double()
+            x_s = torch.where(candidates & ~reveal, remain_masked(process, clean, batch.x, s, front.t, u), x_s)
+        left = (front.hidden & ~reveal).sum(1) / batch.free.sum(1).double()
         return Moved(x_s, time_of_share(process.schedule, left))
 
-    def _steps_left(self, block: Tensor, number: Tensor, k: int) -> Int64[Tensor, " B"]:
+    def _steps_left(self, front: Front, num_steps: Count, k: Count) -> Int64[Tensor, " B"]:
         """Steps from this one to the end of the block's share, this one included."""
-        end, start = (-(-(block + i) * self.num_steps // number) for i in (1, 0))
+        end, start = (-(-(front.block + i) * num_steps // front.number) for i in (1, 0))
         # With a threshold, steps that were saved are not spent later on.
         return end - k if self.threshold is None else torch.minimum(end - k, end - start)
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from multimdm.process import Generator, Process, Streams, Time
+from multimdm.process import AnyProcess, Generator, Process, Streams, Time
 from multimdm.process.checks import check_ids, check_same_shape, kind_of, require
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.trace import Trace
@@ -76,7 +76,7 @@ def generate(
     Ids of `given` are kept where `fixed` says so and where `valid` says padding; all other positions are made. With
     `Streams` (which then serve this call alone) a sequence's result does not depend on its neighbours.
     """
-    free = _free(process, given, fixed, valid, generator)
+    free = free_positions(process, given, fixed, valid, generator)
     x = torch.where(free, process.prior(given.shape, generator, given.device), given)
     batch, place = Batch(x, free, valid, generator), torch.arange(len(x), device=x.device)
     ids, calls = x.clone(), torch.zeros(len(x), dtype=torch.long, device=x.device)
@@ -110,9 +110,18 @@ class _Counted:
         self.calls += 1
         return self.network(*arguments, **named)
 
+    def features(self, *arguments: Any) -> Tensor:
+        """A call up to the head."""
+        self.calls += 1
+        return self.network.features(*arguments)  # pyright: ignore[reportFunctionMemberAccess]
 
-def _free(
-    process: Process, given: Tensor, fixed: Tensor | None, valid: Tensor | None, generator: Generator
+    def logits(self, features: Tensor) -> Tensor:
+        """The rest of it, which is counted already."""
+        return self.network.logits(features)  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def free_positions(
+    process: AnyProcess, given: Tensor, fixed: Tensor | None, valid: Tensor | None, generator: Generator
 ) -> Bool[Tensor, "B L"]:
     """The positions to be made; errors for what does not fit together."""
     check_ids("given", given, process.num_states)

@@ -41,6 +41,15 @@ class Law:
     """With --order confidence: make blocks of this length one after the other (LLaDA); all at once unless given."""
     threshold: float | int | None = None
     """With --order confidence: also reveal every position of at least this confidence; saves calls."""
+    remasking: Literal["low_confidence", "random"] = "low_confidence"
+    """With --order confidence: keep the least sure positions masked, or any."""
+    guidance: float | int = 0.0
+    """With --order confidence: classifier-free guidance away from what would be said without the given tokens; 0 is
+    off. Doubles the network calls."""
+    exclude_tokens: tuple[int, ...] = ()
+    """Ids that are never chosen."""
+    postpone_tokens: tuple[int, ...] = ()
+    """With --order confidence: ids whose positions are revealed last, such as the end of text."""
 
     def check(self) -> None:
         """Raise a ValueError that names the field, its value and the remedy."""
@@ -55,9 +64,13 @@ class Law:
         if self.order == "confidence":
             self._check_confidence()
         else:
-            for name in ("block_length", "threshold"):
-                if getattr(self, name) is not None:
+            for name in ("block_length", "threshold", "remasking", "guidance", "postpone_tokens"):
+                if getattr(self, name) != getattr(_USUAL_LAW, name):
                     raise ValueError(f"{name} needs order='confidence'; got {getattr(self, name)!r} without it")
+        for name in ("exclude_tokens", "postpone_tokens"):
+            ids = getattr(self, name)
+            if not isinstance(ids, tuple) or not all(_whole(i) and i >= 0 for i in ids):
+                raise ValueError(f"{name} must be a tuple of ids of at least 0; got {ids!r}")
 
     def _check_confidence(self) -> None:
         if self.corrector:
@@ -70,6 +83,15 @@ class Law:
             raise ValueError(f"block_length must be an integer of at least 1, or left out; got {self.block_length!r}")
         if self.threshold is not None and (not _number(self.threshold) or not 0 < self.threshold <= 1):
             raise ValueError(f"threshold must lie in (0, 1], or be left out; got {self.threshold!r}")
+        if self.remasking not in ("low_confidence", "random"):
+            raise ValueError(f"remasking must be 'low_confidence' or 'random'; got {self.remasking!r}")
+        if self.remasking == "random" and self.threshold is not None:
+            raise ValueError(f"threshold must be left out with remasking='random'; got {self.threshold!r}")
+        if not _number(self.guidance) or not 0 <= self.guidance < float("inf"):
+            raise ValueError(f"guidance must be a finite number of at least 0 (0 is off); got {self.guidance!r}")
+
+
+_USUAL_LAW = Law()
 
 
 @dataclass(frozen=True)

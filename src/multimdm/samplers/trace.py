@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from multimdm.process import MultiMask, Process
+from multimdm.process import AnyProcess, Hybrid, MultiMask
 
 CLEAN, DESIGNATED, OTHER = 0, 1, 2
 """What a state can be, for pictures."""
@@ -21,11 +21,13 @@ class Trace:
     times: Float[Tensor, "times B"]
     """The time of each state; 0 for sequences that are finished."""
 
-    def kinds(self, process: Process) -> Int64[Tensor, "times B L"]:
+    def kinds(self, process: AnyProcess) -> Int64[Tensor, "times B L"]:
         """CLEAN, DESIGNATED or OTHER: whether a state is clean, the mask of what its position came to be, or another.
 
-        Without masks, CLEAN is the final token and OTHER any other.
+        Without masks, CLEAN is the final token and OTHER any other. What `Hybrid` hides is DESIGNATED, like one mask.
         """
+        if isinstance(process, Hybrid):
+            return torch.where(self.states < process.vocab_size, CLEAN, DESIGNATED)
         final = self.states[-1].expand_as(self.states)
         if not isinstance(process, MultiMask):
             return torch.where(self.states == final, CLEAN, OTHER)

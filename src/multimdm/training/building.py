@@ -1,25 +1,32 @@
 """From a recipe to a job: the network, its process, the objective and the data."""
 
+import copy
+from dataclasses import replace
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 import multimdm
-from multimdm.models import DiT, DiTConfig, expand_masks, gate_time, with_dropout
-from multimdm.objectives import Elbo, NextToken, Objective, RelaxedElbo
+from multimdm.models import Backbone, DiT, DiTConfig, LLaDA, expand_masks, gate_time, start_copying, with_dropout
+from multimdm.objectives import Candi, Consistency, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
 from multimdm.pipeline import Model
-from multimdm.process import MultiMask, Process, Schedule, Uniform, frequency_balanced, modulo, random_balanced
+from multimdm.pipeline.settings import same_process
+from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Schedule, Uniform
 from multimdm.process.checks import require
+from multimdm.training.llada_jobs import adapt_llada_job, check_llada_fits, pretrain_llada
 from multimdm.training.loop import Job
+from multimdm.training.processes import hybrid, multi_mask
 from multimdm.training.seeds import derive
-from multimdm.training.settings import AdaptRecipe, PretrainRecipe, ProcessChoice
+from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
 
 
 def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     """A network with random weights."""
     source = open_source(recipe.data, recipe.train.seed)
+    if recipe.network.architecture == "llada":
+        model = pretrain_llada(recipe, source)
+        return Job(name, "pretrain", model, _objective(recipe, model.process, 0), source, recipe)
     V = source.tokenizer.vocab_size
     process = _process(recipe, source)
     num_masks = 1 if process is None else process.num_masks  # an autoregressive network has a start symbol
@@ -32,6 +39,7 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
         absolute_positions=recipe.network.absolute_positions,
         conditioning=_conditioning(recipe),
         causal=recipe.system == "ar",
+        embedding_norm=_embedding_norm(recipe),
         suppressed=_never_in_data(source),
         hidden_dim=shape["hidden_dim"],
         num_blocks=shape["num_blocks"],
@@ -44,35 +52,29 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
         for table in (network.vocab_embed, network.position_embed):
             if table is not None:
                 torch.nn.init.normal_(table.embedding, std=recipe.network.embedding_std)
+    if recipe.network.copying_start:
+        start_copying(network)
     model = Model(network, process, source.tokenizer)
     return Job(name, "pretrain", model, _objective(recipe, process, V), source, recipe)
 
 
 def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
     """The network of a checkpoint, its one mask copied to many; at step 0 it gives the logits it gave before."""
+    if recipe.backbone == "llada":
+        return adapt_llada_job(recipe, name)
     start = multimdm.load(recipe.init)
+    require(
+        isinstance(start.network, DiT),
+        f"{recipe.init} is a LLaDA network: adapt it with backbone: llada (--backbone llada)",
+    )
+    assert isinstance(start.network, DiT)
     require(
         isinstance(start.process, MultiMask) and start.process.num_masks == 1,
         f"init must be a masked diffusion model with one mask, of which more are made; {recipe.init} has "
         f"{start.process!r}",
     )
     source = open_source(recipe.data, recipe.train.seed)
-    if start.tokenizer is not None:
-        require(
-            start.tokenizer.fingerprint == source.tokenizer.fingerprint,
-            f"init and data must have the same tokenizer; {recipe.init} has {start.tokenizer!r}, the data "
-            f"{source.tokenizer!r}: prepare the data with the tokenizer of the checkpoint",
-        )
-    config = start.network.config
-    require(
-        config.vocab_size == source.tokenizer.vocab_size,
-        f"init and data must have the same vocabulary; {recipe.init} has {config.vocab_size} tokens, the data "
-        f"{source.tokenizer.vocab_size}",
-    )
-    require(
-        config.max_length >= source.length,
-        f"the data have sequences of {source.length} tokens; {recipe.init} is made for {config.max_length} at most",
-    )
+    _check_fits(start, recipe.init, source)
     network = expand_masks(start.network, recipe.process.num_masks)
     if recipe.conditioning != "none":
         network = gate_time(network, recipe.conditioning)
@@ -83,33 +85,90 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
     return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
 
 
-def multi_mask(choice: ProcessChoice, num_masks: int, source: Source, seed: int) -> MultiMask:
-    """The masked process of a recipe."""
-    V = source.tokenizer.vocab_size
-    return MultiMask(V, num_masks, Schedule(choice.rho, choice.alpha), _assignment(choice, num_masks, source, seed))
+def distill_job(recipe: DistillRecipe, name: str) -> Job:
+    """The network of a checkpoint, taught by itself or by another of the same process and shape."""
+    start = multimdm.load(recipe.init)
+    if start.process is None:
+        raise ValueError(f"init must be a diffusion model; {recipe.init} is autoregressive")
+    if not isinstance(start.process, Process):
+        raise ValueError(f"init must be a model of a discrete process; {recipe.init} has {start.process!r}")
+    source = open_source(recipe.data, recipe.train.seed)
+    _check_fits(start, recipe.init, source)
+    teacher = _copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)
+    if recipe.consistency is not None:
+        objective = Consistency(start.process, recipe.consistency)
+    else:
+        assert recipe.sdtt is not None
+        objective = Sdtt(start.process, recipe.sdtt)
+    network = start.network
+    if recipe.dropout is not None:
+        if not isinstance(network, DiT):
+            raise ValueError(f"dropout must be left out: {recipe.init} is a LLaDA network, which has none")
+        network = with_dropout(network, recipe.dropout)
+    model = Model(network, start.process, start.tokenizer or source.tokenizer, lineage=start.lineage)
+    return Job(name, "distill", model, objective, source, recipe, teacher)
 
 
-def _assignment(choice: ProcessChoice, num_masks: int, source: Source, seed: int) -> Tensor:
-    V = source.tokenizer.vocab_size
-    if choice.assignment == "random":
-        return random_balanced(V, num_masks, derive(seed, "assignment"))
-    if choice.assignment == "frequency":
-        return frequency_balanced(source.counts().double(), num_masks)
-    return modulo(V, num_masks)
+def _copy(network: Backbone) -> Backbone:
+    """A network of its own, but for the frozen weights under an adapter, which never change."""
+    frozen = {id(x): x for x in network.parameters() if not x.requires_grad}
+    return copy.deepcopy(network, frozen)
 
 
-def _process(recipe: PretrainRecipe, source: Source) -> Process | None:
+def _teacher(path: str, student: Model, init: str) -> Backbone:
+    """The network of a checkpoint that the student can become."""
+    model = multimdm.load(path)
+    if not same_process(model.process, student.process):
+        raise ValueError(
+            f"teacher and init must have the same process; {path} has {model.process!r}, {init} {student.process!r}"
+        )
+    theirs, ours = (
+        x.network.config if isinstance(x.network, LLaDA) else replace(x.network.config, dropout=0.0)
+        for x in (model, student)
+    )
+    require(theirs == ours, f"teacher and init must have networks of one shape; {path} has {theirs}, {init} {ours}")
+    return model.network
+
+
+def _check_fits(start: Model, init: str, source: Source) -> None:
+    """A checkpoint and the data that it is to be trained on."""
+    if start.tokenizer is not None:
+        require(
+            start.tokenizer.fingerprint == source.tokenizer.fingerprint,
+            f"init and data must have the same tokenizer; {init} has {start.tokenizer!r}, the data "
+            f"{source.tokenizer!r}: prepare the data with the tokenizer of the checkpoint",
+        )
+    if isinstance(start.network, LLaDA):
+        check_llada_fits(start, init, source)
+        return
+    config = start.network.config
+    require(
+        config.vocab_size == source.tokenizer.vocab_size,
+        f"init and data must have the same vocabulary; {init} has {config.vocab_size} tokens, the data "
+        f"{source.tokenizer.vocab_size}",
+    )
+    require(
+        config.max_length >= source.length,
+        f"the data have sequences of {source.length} tokens; {init} is made for {config.max_length} at most",
+    )
+
+
+def _process(recipe: PretrainRecipe, source: Source) -> AnyProcess | None:
     if recipe.system == "ar":
         return None
     if recipe.system == "duo":
         return Uniform(source.tokenizer.vocab_size, Schedule(recipe.process.rho, recipe.process.alpha))
+    if recipe.system == "candi":
+        return hybrid(recipe.process, source.tokenizer.vocab_size, recipe.network.shape["hidden_dim"])
     num_masks = recipe.process.num_masks if recipe.system == "multimdm" else 1
     return multi_mask(recipe.process, num_masks, source, recipe.train.seed)
 
 
-def _objective(recipe: PretrainRecipe, process: Process | None, vocab_size: int) -> Objective:
+def _objective(recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int) -> Objective:
     if process is None:
         return NextToken(vocab_size)
+    if isinstance(process, Hybrid):
+        return Candi(process)
     if recipe.relaxation is not None and isinstance(process, Uniform):
         return RelaxedElbo(process, recipe.relaxation)
     return Elbo(process, recipe.identification)
@@ -124,11 +183,18 @@ def _conditioning(recipe: PretrainRecipe) -> Literal["sigma", "time", "none"]:
     return recipe.network.conditioning
 
 
+def _embedding_norm(recipe: PretrainRecipe) -> float | None:
+    """CANDI's base code scales embeddings to length 1, so that they and the noise on them have one measure."""
+    if recipe.network.embedding_norm is None and recipe.system == "candi":
+        return 1.0
+    return recipe.network.embedding_norm
+
+
 def _never_in_data(source: Source) -> tuple[int, ...]:
     """A mask token inside the vocabulary (BERT's) is no token of any text."""
     mask_id = source.tokenizer.mask_id
     return () if mask_id is None else (mask_id,)
 
 
-JOBS = {"pretrain": pretrain_job, "adapt": adapt_job}
+JOBS = {"pretrain": pretrain_job, "adapt": adapt_job, "distill": distill_job}
 """By the command that asks for them."""

@@ -21,6 +21,7 @@ from torch import Tensor
 from multimdm.data.directories import whole_directory
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.files import read_json, read_safetensors, sha256_of, write_safetensors
+from multimdm.pipeline.model import load_outline
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
@@ -42,6 +43,10 @@ class Checkpoint:
     def model(self) -> Model:
         """The model, with the averaged weights if there are any."""
         return load(self.path / "model")
+
+    def outline(self) -> Model:
+        """The same; of a model with an adapter, the adapter without its base."""
+        return load_outline(self.path / "model")
 
     def tensors(self) -> dict[str, Tensor]:
         """What the optimiser needs to go on."""

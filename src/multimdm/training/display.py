@@ -1,12 +1,33 @@
 """Progress of a run: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 _SECONDS_BETWEEN_LINES = 10.0
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Who is told how a run goes on."""
+
+    def advance(self, step: int) -> None:
+        """So many steps are done."""
+        ...
+
+    def show(self, step: int, numbers: dict[str, Any]) -> None:
+        """New numbers."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        ...
+
+    def close(self) -> None:
+        """The run has ended, or was stopped."""
+        ...
 
 
 class Display:
@@ -38,7 +59,7 @@ class Display:
 
     def show(self, step: int, numbers: dict[str, Any]) -> None:
         """New numbers."""
-        text = _one_line(numbers)
+        text = one_line(numbers)
         if self._progress is not None:
             self._progress.update(self._task, completed=step, numbers=text)
             return
@@ -46,7 +67,7 @@ class Display:
         if now - self._last_line >= _SECONDS_BETWEEN_LINES or step == self._steps:
             self._last_line = now
             left = (now - self._start) / max(1, step - self._first) * (self._steps - step)
-            self._console.print(f"{self._name}  {step:,}/{self._steps:,}  {text}  {_clock(left)} left", markup=False)
+            self._console.print(f"{self._name}  {step:,}/{self._steps:,}  {text}  {clock(left)} left", markup=False)
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -58,7 +79,8 @@ class Display:
             self._progress.stop()
 
 
-def _one_line(numbers: dict[str, Any]) -> str:
+def one_line(numbers: dict[str, Any]) -> str:
+    """The loss, its terms and the speed."""
     parts = [f"loss {numbers['loss']:.4f}"]
     if numbers.get("identification"):
         parts.append(f"= {numbers['reconstruction']:.4f} + {numbers['identification']:.4f}")
@@ -66,7 +88,8 @@ def _one_line(numbers: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -15,12 +15,12 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from multimdm.models import DiT
+from multimdm.models import Backbone, rebuilt
 from multimdm.training.settings import TrainSettings
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -30,7 +30,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 class Engine:
     """A network where it is to be trained, its optimiser, and the ranks that train it."""
 
-    def __init__(self, network: DiT, train: TrainSettings) -> None:
+    def __init__(self, network: Backbone, train: TrainSettings) -> None:
         _join_ranks()
         # Precision is set by the recipe, below. Without cpu=True accelerate does not see that CPU ranks are several.
         self._accelerator = Accelerator(mixed_precision="no", cpu=not torch.cuda.is_available())
@@ -42,22 +42,17 @@ class Engine:
         self.bfloat16 = train.precision == "bfloat16" or (
             train.precision == "auto" and self.device.type == "cuda" and torch.cuda.is_bf16_supported()
         )
-        self.network = network.to(self.device).train()
-        self.network.recompute = train.recompute
-        if train.compile:
-            for block in self.network.blocks:
-                block.compile()
         self.sharded = train.strategy == "fsdp" and self.ranks > 1
+        self._mesh = init_device_mesh(self.device.type, (self.ranks,)) if self.sharded else None
+        self._compiled = train.compile
+        self.network = self.place(network).train()
+        self.network.recompute = train.recompute
         self._callable: Any = self.network
-        if self.sharded:
-            mesh = init_device_mesh(self.device.type, (self.ranks,))
-            for block in self.network.blocks:
-                fully_shard(block, mesh=mesh)
-            fully_shard(self.network, mesh=mesh)
-        elif self.ranks > 1:
+        if self.ranks > 1 and not self.sharded:
             self._callable = self._accelerator.prepare_model(self.network)
-        self.names = [name for name, _ in self.network.named_parameters()]
-        self.weights = list(self.network.parameters())
+        # Of a network with an adapter, the adapter alone is trained.
+        trained = [(name, x) for name, x in self.network.named_parameters() if x.requires_grad]
+        self.names, self.weights = [name for name, _ in trained], [x for _, x in trained]
         self.optimizer = torch.optim.AdamW(
             self.weights,
             lr=train.learning_rate,
@@ -66,19 +61,33 @@ class Engine:
             fused=not self.sharded,  # not for shards on a CPU
         )
 
+    def place(self, network: Backbone) -> Backbone:
+        """A network on the device of this rank, compiled and sharded as the recipe says."""
+        network = network.to(self.device)
+        if self._compiled:
+            for block in network.blocks:
+                block.compile()
+        if self._mesh is not None:
+            for part in (*network.blocks, network):
+                fully_shard(part, mesh=self._mesh)
+            for method in ("features", "logits"):
+                register_fsdp_forward_method(network, method)
+        return network
+
     # ---------------------------------------------------------------- a step
 
     def __call__(self, *args: Any) -> Any:
         """Run the network in the precision of the run."""
-        with self._autocast():
+        with self.autocast():
             return self._callable(*args)
 
     def evaluated(self, *args: Any) -> Any:
         """Run it without the machinery that waits for a backward pass."""
-        with self._autocast():
+        with self.autocast():
             return self.network(*args)
 
-    def _autocast(self) -> Any:
+    def autocast(self) -> Any:
+        """The precision of the run."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
     @contextmanager
@@ -111,16 +120,18 @@ class Engine:
     def evaluating(self) -> Iterator[None]:
         """Without dropout and gradients. Shards that were gathered are given up before and after weights change."""
         self.network.eval()
-        self._reshard()
+        self.reshard(self.network)
         try:
             with torch.no_grad():
                 yield
         finally:
-            self._reshard()
+            self.reshard(self.network)
             self.network.train()
 
-    def _reshard(self) -> None:
-        for module in self.network.modules():
+    @staticmethod
+    def reshard(network: Backbone) -> None:
+        """Give up shards that were gathered: they are of weights that are to change or have changed."""
+        for module in network.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
 
@@ -165,13 +176,11 @@ class Engine:
                 moment: like(tensors[f"{moment}.{name}"], weight) for moment in _MOMENTS[:2]
             } | {"step": tensors[f"step.{name}"].to("cpu" if self.sharded else self.device)}
 
-    def whole_network(self, weights: Sequence[Tensor]) -> DiT:
+    def whole_network(self, weights: Sequence[Tensor]) -> Backbone:
         """A network on the CPU with these weights (the average, say) in place of its own. All ranks must ask."""
-        state = {name: x.detach().cpu() for name, x in self.network.named_buffers()}
-        state |= {name: full(x.detach()).cpu() for name, x in zip(self.names, weights, strict=True)}
-        network = DiT(self.network.config)
-        network.load_state_dict({name: state[name] for name in network.state_dict()})
-        return network.eval()
+        return rebuilt(
+            self.network, {name: full(x.detach()).cpu() for name, x in zip(self.names, weights, strict=True)}
+        )
 
 
 def _join_ranks() -> None:
@@ -179,7 +188,7 @@ def _join_ranks() -> None:
 
     Processes that torchrun starts again after a death find the old ones' addresses in its store and wait for them for
     ever; so on one node every attempt has its own corner of the store. Nodes count their attempts separately: with
-    several, the launcher must be told not to share its store (docs/training.md).
+    several, the launcher must be told not to share its store (docs/scaling.md).
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         return

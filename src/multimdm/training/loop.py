@@ -15,11 +15,13 @@ import yaml
 from multimdm.data.directories import write_text
 from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
-from multimdm.objectives import Batch, Objective, stratified_times
+from multimdm.models import Backbone
+from multimdm.objectives import Batch, Distillation, Objective, stratified_times
 from multimdm.pipeline import Model
-from multimdm.process import MultiMask, Streams, debug_checks
+from multimdm.pipeline.settings import same_process
+from multimdm.process import Streams, debug_checks
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
-from multimdm.training.display import Display
+from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
 from multimdm.training.engine import Engine, like
 from multimdm.training.parts import Parts
@@ -30,6 +32,7 @@ from multimdm.training.resuming import Resume, check_same_run, find_checkpoint
 from multimdm.training.seeds import derive
 from multimdm.training.settings import TrainingRecipe
 from multimdm.training.sources import Source
+from multimdm.training.teacher import Teacher
 from multimdm.training.validation import describe_nelbo, validation_sums
 from multimdm.training.window import Window
 
@@ -40,11 +43,13 @@ class Job:
 
     name: str
     command: str
-    """What it is called in the lineage of the model: pretrain, adapt."""
+    """What it is called in the lineage of the model: pretrain, adapt, distill."""
     model: Model
-    objective: Objective
+    objective: Objective | Distillation
     source: Source
     recipe: TrainingRecipe
+    teacher: Backbone | None = None
+    """Of a distillation: the first teacher."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class Outcome:
     """Where the time of this process went: data, step, validate, sample, save, log."""
 
 
-def train(job: Job, out: Path, resume: Resume = "auto", quiet: bool = False) -> Outcome:
-    """Train to the end, from the last checkpoint of an earlier attempt if there is one.
+def train(job: Job, out: Path, resume: Resume = "auto", quiet: bool = False, watcher: Watcher | None = None) -> Outcome:
+    """Train to the end, from the last checkpoint of an earlier attempt if there is one; a watcher sees how it goes.
 
     On one CPU process a resumed run continues bit for bit like one that was never stopped: whatever is random is a
     function of the seed and the step, and everything else is in the checkpoint.
@@ -70,20 +75,29 @@ def train(job: Job, out: Path, resume: Resume = "auto", quiet: bool = False) -> 
     try:
         found = engine.agree(find_checkpoint(checkpoints, out, resume) if engine.is_main else None)
         with debug_checks() if job.recipe.train.anomaly_checks else nullcontext():
-            return _Run(job, out, checkpoints, engine, found, quiet).to_the_end()
+            return _Run(job, out, checkpoints, engine, found, quiet, watcher).to_the_end()
     finally:
         engine.close()
 
 
 class _Run:
     def __init__(
-        self, job: Job, out: Path, checkpoints: Checkpoints, engine: Engine, found: Checkpoint | None, quiet: bool
+        self,
+        job: Job,
+        out: Path,
+        checkpoints: Checkpoints,
+        engine: Engine,
+        found: Checkpoint | None,
+        quiet: bool,
+        watcher: Watcher | None,
     ) -> None:
         self.job, self.out, self.engine, self.checkpoints = job, out, engine, checkpoints
         self.train, self.log = job.recipe.train, job.recipe.log
         self.recipe = dump_recipe(job.recipe)
         self.parts = Parts(self.train.batch_size, self.train.micro_batch, engine.rank, engine.ranks)
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
+        self.teacher = Teacher(engine, job.teacher) if job.teacher is not None else None
+        self.objective = self._objective()
         self.validated = self._validation_size()
         self.step, self.nelbo = 0, None
         if found is not None:
@@ -95,7 +109,9 @@ class _Run:
             self.records = Records(out, job.name, self.log, self.step, self.recipe)
             self._record("start", ranks=engine.ranks, device=str(engine.device), strategy=self.train.strategy)
             write_text(out / "recipe.yaml", yaml.safe_dump(self.recipe, sort_keys=False))
-        self.display = Display(job.name, self.step, self.train.steps, quiet or not engine.is_main)
+        quiet = quiet or not engine.is_main
+        self.display = watcher or Display(job.name, self.step, self.train.steps, quiet)
+        self.display.advance(self.step)
         if found is not None:
             self.display.say(f"{job.name}: going on from {found.path}")
 
@@ -139,7 +155,7 @@ class _Run:
             for number, (_, batch) in enumerate(batches):
                 torch.manual_seed(derive(self.train.seed, "dropout", self.step, number, self.engine.rank))
                 with self.engine.accumulating(last=number == len(batches) - 1):
-                    result = self.job.objective(self.engine, batch)
+                    result = self.objective(self.engine, batch)
                     self.engine.backward(result.loss * (self.engine.ranks / tokens))
                 for name, value in {"loss": result.loss.detach(), **result.terms}.items():
                     sums[name] = sums.get(name, 0.0) + value.double()
@@ -151,7 +167,18 @@ class _Run:
             self.engine.update(rate)
             if self.ema is not None:
                 self.ema.update(self.step)
+            if self.teacher is not None and isinstance(self.objective, Distillation):
+                self.teacher.follow(self.objective.next_teacher(self.step, self.train.steps))
         return {**terms, "gradient_norm": norm, "learning_rate": rate}, tokens
+
+    def _objective(self) -> Objective:
+        """With its teacher, if it has one."""
+        objective = self.job.objective
+        if not isinstance(objective, Distillation):
+            return objective
+        if self.teacher is None:
+            raise ValueError(f"{self.job.name} is to be distilled, but the job has no teacher")
+        return objective.taught_by(self.teacher)
 
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""
@@ -166,7 +193,8 @@ class _Run:
                     *example.on(device),
                     times=times[part.start : part.stop],
                     generator=Streams.spawn(derive(self.train.seed, "noise"), len(part), first_of_step + part.start),
-                    progress=self.step / self.train.steps,
+                    step=self.step,
+                    steps=self.train.steps,
                 ),
             )
 
@@ -188,6 +216,8 @@ class _Run:
     def _report(self, window: "Window") -> None:
         with self._timed("log"):
             numbers = window.means()
+            if isinstance(self.objective, Distillation):
+                numbers |= self.objective.settings_at(self.step - 1, self.train.steps)
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
             self.display.show(self.step, numbers)
 
@@ -199,7 +229,7 @@ class _Run:
         times = validation_times(size, self.log.validation_draws, seed=derive(0, "validation times"))
         with self._timed("validate"), self._averaged():
             sums = validation_sums(self.engine, self.job.model.process, source, self.parts.of(size), times)
-            result = NelboSums(self.engine.sum(sums.values)).estimate()
+            result = NelboSums(self.engine.sum(sums.values)).estimate(self.job.model.process)
         if not record:
             return result
         self._record(
@@ -209,6 +239,7 @@ class _Run:
             identification=result.identification,
             standard_error=result.standard_error,
             perplexity=result.perplexity,
+            bound=result.bound,
             sequences=result.sequences,
             **({"entropy": source.entropy} if source.entropy is not None else {}),
         )
@@ -248,6 +279,8 @@ class _Run:
         with self._timed("save"):
             if self.engine.is_main or self.engine.sharded:  # shards are gathered by all ranks
                 tensors, model = self.engine.state(), self._current_model()
+                if self.teacher is not None:
+                    tensors |= self.teacher.state()
                 if self.engine.is_main:
                     self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.source.fingerprint)
 
@@ -259,19 +292,21 @@ class _Run:
 
     def _restore(self, found: Checkpoint) -> None:
         check_same_run(found, self.job.recipe, self.job.source.fingerprint)
-        model = found.model()
+        model = found.outline()
         process, ours = model.process, self.job.model.process
-        if (
-            isinstance(process, MultiMask)
-            and isinstance(ours, MultiMask)
-            and not torch.equal(process.assignment, ours.assignment)
-        ):
-            raise ValueError(f"{found.path} was made with another assignment of tokens to masks")
+        if not same_process(process, ours):
+            raise ValueError(
+                f"{found.path} was made with another process or assignment of tokens to masks: {process!r} instead of "
+                f"{ours!r}"
+            )
         if model.network.config != self.engine.network.config:
             raise ValueError(
                 f"{found.path} holds another network: {model.network.config} instead of {self.engine.network.config}"
             )
-        self.engine.restore(found.tensors())
+        tensors = found.tensors()
+        self.engine.restore(tensors)
+        if self.teacher is not None:
+            self.teacher.restore(tensors)
         if self.ema is not None:
             averages = dict(model.network.named_parameters())
             for name, average in zip(self.engine.names, self.ema.average, strict=True):

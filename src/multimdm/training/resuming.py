@@ -51,7 +51,11 @@ def check_same_run(found: Checkpoint, asked: TrainingRecipe, data: str) -> None:
 def _essential(recipe: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     """The recipe without what may change. More steps may be asked for if nothing is measured against their number."""
     train = {key: value for key, value in recipe["train"].items() if key not in _MAY_CHANGE}
-    measured = asked["train"]["decay"] != "constant" or asked.get("relaxation") or asked["identification"]["end"] > 0
+    measured = (
+        asked["train"]["decay"] != "constant"
+        or any(asked.get(section) for section in ("relaxation", "consistency", "sdtt"))
+        or asked.get("identification", {}).get("end", 0) > 0
+    )
     if not measured:
         train.pop("steps")
     return {**{key: value for key, value in recipe.items() if key != "log"}, "train": train}

@@ -6,8 +6,12 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from multimdm.models.config import SIZES
+from multimdm.objectives.consistency import ConsistencySettings
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation
+from multimdm.objectives.sdtt import SdttSettings
+from multimdm.objectives.step_size import Rounds
+from multimdm.process.hybrid import USUAL_RANKS
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 Positive = Annotated[int, Field(gt=0)]
@@ -47,6 +51,8 @@ class DataSettings:
 class NetworkSettings:
     """The size of the network, and what it sees."""
 
+    architecture: Literal["dit", "llada"] = "dit"
+    """MDLM's and DUO's diffusion transformer, or LLaDA's bidirectional LLaMA, which sees no time and has no dropout."""
     size: Literal["tiny", "mini", "base", "small"] = "small"
     """From a laptop's (tiny, about 1 million parameters) to the paper's (small, 170 million)."""
     hidden_dim: Positive | None = None
@@ -64,8 +70,29 @@ class NetworkSettings:
     embedding_std: PositiveFloat | None = None
     """Standard deviation of the embeddings at the start. Without it, that of MDLM's code, about 0.6 / sqrt(width):
     small networks then learn slowly, since the blocks soon drown which token was where."""
+    embedding_norm: PositiveFloat | None = None
+    """Scale every row of the token embedding to this length. Without it, 1 for candi, and for the others nothing."""
+    copying_start: bool = False
+    """Begin with attention that copies what it attends to, and a head that reads tokens off the embeddings: a small
+    network then learns within minutes to repeat a word that stands elsewhere. Without it, MDLM's random weights."""
     conditioning: Literal["auto", "sigma", "time", "none"] = "auto"
     """What the network sees of t. auto: nothing for mdlm and ar, sigma = -log(1 - t) for the others."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "NetworkSettings":
+        if self.architecture == "llada":
+            plain = (
+                ("dropout", 0.0),
+                ("absolute_positions", False),
+                ("embedding_norm", None),
+                ("copying_start", False),
+            )
+            for name, value in plain:
+                if getattr(self, name) != value:
+                    raise ValueError(f"{name} must be {value} for architecture llada; got {getattr(self, name)}")
+            if self.conditioning not in ("auto", "none"):
+                raise ValueError(f"conditioning must be none for architecture llada; got {self.conditioning!r}")
+        return self
 
     @property
     def shape(self) -> dict[str, int]:
@@ -78,10 +105,12 @@ class ProcessChoice:
     """The noising process."""
 
     num_masks: Positive = 50
-    """M, for multimdm; mdlm has one mask and duo none."""
+    """M, for multimdm; mdlm and candi have one mask and duo none."""
     rho: PositiveFloat = 1.0
     """beta_t = alpha_t ** rho: how long a hidden token stays at its designated mask."""
     alpha: Literal["linear", "cosine"] = "linear"
+    ranks: tuple[PositiveFloat, PositiveFloat] = USUAL_RANKS
+    """Of candi: how far noise buries a hidden token at t = 0 and t = 1, as expected ranks among all tokens."""
     assignment: Literal["modulo", "random", "frequency"] = "modulo"
     """Which mask is designated for a token: its id mod M, a random one, or such that masks are equally frequent."""
 
@@ -147,11 +176,9 @@ class LogSettings:
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class TrainingRecipe:
-    """What pretraining and adaptation share."""
+    """What all training shares."""
 
     data: DataSettings = DataSettings()
-    process: ProcessChoice = ProcessChoice()
-    identification: Ramp = Ramp()
     train: TrainSettings = TrainSettings()
     log: LogSettings = LogSettings()
 
@@ -160,9 +187,11 @@ class TrainingRecipe:
 class PretrainRecipe(TrainingRecipe):
     """A model from random weights."""
 
-    system: Literal["mdlm", "duo", "multimdm", "ar"]
-    """Masked, uniform-state or multi-mask diffusion, or an autoregressive model (a judge of texts)."""
+    system: Literal["mdlm", "duo", "multimdm", "candi", "ar"]
+    """Masked, uniform-state, multi-mask or hybrid diffusion, or an autoregressive model (a judge of texts)."""
     network: NetworkSettings = NetworkSettings()
+    process: ProcessChoice = ProcessChoice()
+    identification: Ramp = Ramp()
     relaxation: Relaxation | None = None
     """Duo's curriculum; without it, duo is trained on its NELBO from the start."""
 
@@ -170,7 +199,26 @@ class PretrainRecipe(TrainingRecipe):
     def _check(self) -> "PretrainRecipe":
         if self.relaxation is not None and self.system != "duo":
             raise ValueError(f"relaxation is duo's curriculum; the system is {self.system}")
+        if self.network.architecture == "llada" and self.system not in ("mdlm", "multimdm"):
+            raise ValueError(f"network.architecture llada is for masked systems; the system is {self.system}")
         return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class LoraSettings:
+    """The adapter of a LLaDA network (App. C.5): LoRA on the projections of all blocks, and rows for the masks."""
+
+    rank: Positive = 8
+    alpha: PositiveFloat = 16.0
+    """What LoRA adds is multiplied by alpha / rank."""
+    dropout: BelowOne = 0.0
+    """Of LoRA's input."""
+    rows: Literal["reserved", "appended"] = "reserved"
+    """Where the masks lie: on rows of ids that no text has, or on new rows behind the embedding."""
+    spare: tuple[NonNegative, ...] | None = None
+    """The ids that no text has. Default: those of the published vocabulary, else those that the tokenizer lacks."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the frozen weights in memory; auto is what the files have. What is trained is float32 always."""
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -179,7 +227,59 @@ class AdaptRecipe(TrainingRecipe):
 
     init: str
     """The checkpoint to start from: a directory or a name on the Hub, of a network with one mask."""
+    backbone: Literal["dit", "llada"] = "dit"
+    """dit: all weights are trained. llada: a LLaDA checkpoint in its published layout gets an adapter (lora)."""
+    lora: LoraSettings = LoraSettings()
+    """Of backbone llada."""
+    process: ProcessChoice = ProcessChoice()
+    identification: Ramp = Ramp()
     conditioning: Literal["sigma", "time", "none"] = "sigma"
-    """What the network is to see of t from now on, if it saw nothing; it begins behind a gate at zero."""
+    """What the network is to see of t from now on, if it saw nothing; it begins behind a gate at zero. None for llada,
+    whose network has no place for it."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "AdaptRecipe":
+        if self.backbone == "llada":
+            if self.conditioning != "none":
+                raise ValueError(f"conditioning must be none for backbone llada; got {self.conditioning!r}")
+            if self.dropout is not None:
+                raise ValueError(f"dropout must be left out for backbone llada (see lora.dropout); got {self.dropout}")
+        elif self.lora != LoraSettings():
+            raise ValueError("lora is for backbone llada; the backbone is dit: leave it out")
+        return self
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class DistillRecipe(TrainingRecipe):
+    """A few-step generator from a trained model of any process."""
+
+    init: str
+    """The checkpoint that the student begins as: a directory or a name on the Hub. Its averaged weights are taken, if
+    there are any."""
+    teacher: str | None = None
+    """The first teacher, a checkpoint of the same process and shape. Without it, the student's own."""
+    consistency: ConsistencySettings | None = None
+    """Consistency distillation: along shared-Gumbel paths, along DUO's Gaussian ones (DCD), and its controls."""
+    sdtt: SdttSettings | None = None
+    """Self-distillation through time."""
+    dropout: BelowOne | None = None
+    """Instead of the dropout of the checkpoint."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "DistillRecipe":
+        if (self.consistency is None) == (self.sdtt is None):
+            raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
+        if self.train.steps % self.rounds.rounds:
+            raise ValueError(
+                f"train.steps must be a multiple of the number of rounds, {self.rounds.rounds}; got {self.train.steps}"
+            )
+        return self
+
+    @property
+    def rounds(self) -> Rounds:
+        """Of the section that was given."""
+        settings = self.consistency or self.sdtt
+        assert settings is not None
+        return settings

@@ -6,7 +6,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums
-from multimdm.process import Process, Streams
+from multimdm.process import AnyProcess, Streams
 from multimdm.training.engine import Engine
 from multimdm.training.seeds import derive
 from multimdm.training.sources import Source
@@ -14,7 +14,7 @@ from multimdm.training.sources import Source
 
 def validation_sums(
     engine: Engine,
-    process: Process | None,
+    process: AnyProcess | None,
     source: Source,
     parts: Iterable[tuple[range, bool]],
     times: Float64[Tensor, "draws sequences"],
@@ -32,6 +32,10 @@ def validation_sums(
 
 def describe_nelbo(result: Nelbo, entropy: float | None) -> str:
     """In one line, beside the exact entropy where it is known."""
+    if not result.bound:
+        return (
+            f"validation loss {result.total:.4f} ± {result.standard_error:.4f} nats/token, no bound of the likelihood"
+        )
     text = f"validation NELBO {result.total:.4f} ± {result.standard_error:.4f} nats/token"
     if result.identification:
         text += f" ({result.reconstruction:.4f} + {result.identification:.4f})"

@@ -1,0 +1,108 @@
+"""`multimdm evaluate --harness`: base and adapted models on tasks, at several numbers of tokens per step."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from multimdm.cli.device import Device, check_device
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure models on math and code tasks through lm-evaluation-harness, at several numbers of tokens per step.
+
+    Example: multimdm evaluate --harness models/LLaDA-8B-Base runs/llada-8b-multimask/model --tasks math500 gsm8k
+    --data benchmarks/ --out runs/table
+
+    Prints the table of Tab. (llada): per cent of items answered rightly, with binomial 95% intervals and the number of
+    items. With --out, results.json and table.md are written there, and what is finished is not computed again.
+    """
+
+    checkpoints: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT ...")]
+    """Directories of checkpoints or names on the Hub: LLaDA's published layout, adapters, or models of ours."""
+    harness: bool = False
+    """Use lm-evaluation-harness."""
+    tasks: tuple[str, ...] = ("math500", "gsm8k")
+    """math500, gsm8k, humaneval, mbpp; with --include also tasks of your own."""
+    tps: tuple[int, ...] = (1, 2, 4)
+    """Tokens per step: an answer of L tokens takes L / TPS network calls."""
+    gen_length: int | None = None
+    """New tokens per answer; what each task asks for unless given (256 or 512)."""
+    block_length: int | None = None
+    """Tokens that are made at once, block by block from left to right; the whole answer unless given."""
+    temperature: float = 0.0
+    """0 takes the most probable tokens."""
+    remasking: Literal["low_confidence", "random"] = "low_confidence"
+    """What waits for later steps: the least sure tokens, or any."""
+    cfg_scale: float = 0.0
+    """Classifier-free guidance; above 0 every step is two network calls."""
+    logits_eos_inf: bool = False
+    """Never choose the end of text."""
+    confidence_eos_eot_inf: bool = False
+    """Fill positions with the end of text or of turn last."""
+    data: str | None = None
+    """Directory with the items as published (gsm8k/, math/, humaneval/, mbpp/); from the Hub unless given."""
+    include: str | None = None
+    """Directory with task files of your own."""
+    limit: int | None = None
+    """Only the first so many items of each task."""
+    examples: int | None = None
+    """Worked examples before each item, in place of the task's own number."""
+    run_code: bool = False
+    """Run programs that the models wrote (humaneval, mbpp), in a process with limits on time, memory and files."""
+    base: str | None = None
+    """Where the base of adapters is, if it is no longer where it was."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the weights in memory; auto is what the files have."""
+    batch_size: int = 8
+    """Prompts that go through the network together; changes no answer."""
+    seed: int = 0
+    device: Device = "auto"
+    out: Path | None = None
+    """Directory for results.json and table.md; the same command again goes on where it was stopped."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the options and run."""
+    settings = (tyro.conf.FlagCreatePairsOff,)
+    options = tyro.cli(Options, args=arguments, prog="multimdm evaluate", config=settings)
+    if not options.checkpoints:
+        raise ValueError("give at least one checkpoint: multimdm evaluate --harness CHECKPOINT ...")
+    check_device(options.device)
+    try:
+        from multimdm.evaluation.harness.running import HarnessPlan, run_plan
+    except ModuleNotFoundError as error:
+        raise ValueError(f"--harness needs the package {error.name}: pip install 'multimdm[eval]'") from None
+    from multimdm.evaluation.store import Store, write_json
+    from multimdm.pipeline.answers import Answering
+    from multimdm.report.harness_table import as_data, markdown, print_scores
+
+    names = ("block_length", "temperature", "remasking", "cfg_scale", "logits_eos_inf", "confidence_eos_eot_inf")
+    length = {} if options.gen_length is None else {"gen_length": options.gen_length}
+    plan = HarnessPlan(
+        answering=Answering(**length, **{name: getattr(options, name) for name in names}),
+        own_length=options.gen_length is None,
+        **{
+            name: getattr(options, name)
+            for name in ("tasks", "tps", "data", "include", "limit", "examples", "run_code", "seed", "batch_size")
+        },
+    )
+    store = Store(None if options.out is None else options.out / "results")
+    scores = run_plan(plan, options.checkpoints, store, options.device, options.precision, options.base, _say)
+    if options.out is not None:
+        from multimdm.data.directories import write_text
+
+        options.out.mkdir(parents=True, exist_ok=True)
+        write_json(options.out / "results.json", as_data(scores))
+        write_text(options.out / "table.md", markdown(scores))
+    print_scores(scores)
+    if options.out is not None:
+        print(f"wrote results.json and table.md to {options.out}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,20 @@
+"""`python -m multimdm.evaluation.harness ...`: the harness's own command line, with our model and tasks in it."""
+
+import sys
+
+from lm_eval.__main__ import cli_evaluate
+
+from multimdm.evaluation.harness import lm
+from multimdm.evaluation.harness.benchmarks import TASKS_DIRECTORY
+
+
+def main() -> None:
+    """Add where our tasks are, unless others are named; then the harness's own program."""
+    assert lm.NAME  # importing the model registers it
+    if "--include_path" not in sys.argv and "--tasks" in sys.argv:
+        sys.argv += ["--include_path", str(TASKS_DIRECTORY)]
+    cli_evaluate()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""A model of ours as lm-evaluation-harness sees it."""
+
+from dataclasses import asdict, fields, replace
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+from tqdm import tqdm
+
+from multimdm.data.chat import render
+from multimdm.evaluation.likelihood import Bound, log_likelihood_bound
+from multimdm.pipeline import Model, Run, load
+from multimdm.pipeline.answers import Answering, answer
+from multimdm.pipeline.generation import answers_of, length_of, tokenizer_of
+from multimdm.pipeline.llada import Precision
+from multimdm.process import Process
+from multimdm.process.checks import check_integer, require
+
+NAME = "multimdm"
+_USUAL_LENGTH = 256
+_ANSWERING = {field.name for field in fields(Answering)}
+_OWN = ("checkpoint", "base", "draws", "greedy", "bos", "seed", "batch_size", "device", "precision")
+
+
+class MultiMDM(LM):
+    """Any diffusion checkpoint of ours, with LLaDA's settings of generation."""
+
+    def __init__(
+        self,
+        checkpoint: str | Model,
+        base: str | None = None,
+        draws: int = 128,
+        greedy: bool = False,
+        bos: bool = False,
+        seed: int = 0,
+        batch_size: int | str | None = 1,
+        device: str | None = None,
+        precision: Precision = "auto",
+        max_batch_size: Any = None,
+        **generation: Any,
+    ) -> None:
+        """`generation` are the fields of `multimdm.pipeline.answers.Answering`: gen_length, steps, tps, ...
+
+        Without gen_length the task's own max_gen_toks is taken. `draws` is the number of noised versions by which a
+        log-likelihood is estimated; `greedy` also finds out whether a continuation is what the model would say, at one
+        network call per token. `bos` puts the tokenizer's BOS before every prompt. `max_batch_size` is not used.
+        """
+        super().__init__()
+        _check_names(generation)
+        self._length_given = "gen_length" in generation
+        self.answering = Answering(**{"gen_length": _USUAL_LENGTH, **generation})
+        self.answering.check()
+        check_integer("draws", draws, 1)
+        self.batch_size = 1 if batch_size in (None, "auto") else check_integer("batch_size", int(batch_size or 1), 1)
+        self.draws, self.greedy, self.seed = draws, bool(greedy), check_integer("seed", seed, 0)
+        loaded = checkpoint if isinstance(checkpoint, Model) else load(checkpoint, device, precision, base)
+        require(
+            isinstance(loaded.process, Process),
+            f"{checkpoint} must be a model of discrete diffusion; it has the process {loaded.process!r}",
+        )
+        self.model, self.tokens = loaded, tokenizer_of(loaded, "an evaluation on texts")
+        self._start = [self.tokens.bos_id] if bos and self.tokens.bos_id is not None else []
+        self._written_as_chat = False
+        self.bounds: list[Bound] = []
+        """Estimates of the last log-likelihoods, with their errors."""
+        self.calls, self.gen_length = 0, self.answering.gen_length
+        """Network calls and new tokens per answer, of the last answers."""
+
+    # -------------------------------------------------------------- generation
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """Answers, each cut at the first end of text or stop word. Equal seeds give equal answers in any batch size."""
+        texts: list[str] = []
+        with tqdm(total=len(requests), desc="answers", disable=None if not disable_tqdm else True) as bar:
+            for start in range(0, len(requests), self.batch_size):
+                part = requests[start : start + self.batch_size]
+                texts += self._answers(part, start)
+                bar.update(len(part))
+        for request, text in zip(requests, texts, strict=True):
+            self.cache_hook.add_partial("generate_until", request.args, text)
+        return texts
+
+    def _answers(self, requests: list[Instance], first: int) -> list[str]:
+        settings = self._settings(requests)
+        longest = length_of(self.model, None)
+        room = longest - settings.gen_length
+        require(room > 0, f"gen_length must leave room for a prompt in {longest} positions; got {settings.gen_length}")
+        asked = [_arguments(request) for request in requests]
+        prompts = [self._encode(prompt)[-room:] for prompt, _ in asked]  # the end of a prompt is what asks
+        run = Run(seed=self.seed, first=first, batch_size=len(prompts))
+        made = answer(self.model, prompts, settings, run)
+        self.calls, self.gen_length = made.nfe, settings.gen_length
+        return [self._text(ids, _stops(wishes)) for ids, (_, wishes) in zip(made.ids, asked, strict=True)]
+
+    def _settings(self, requests: list[Instance]) -> Answering:
+        """Ours; the length that the task asks for, if none was given. Blocks and steps must fit it."""
+        if self._length_given:
+            return self.answering
+        lengths = {int(_arguments(request)[1].get("max_gen_toks", _USUAL_LENGTH)) for request in requests}
+        return replace(self.answering, gen_length=max(lengths))
+
+    def _text(self, ids: list[int], until: list[str]) -> str:
+        (text,) = answers_of(self.tokens, torch.tensor([ids]))
+        return text[: min((text.find(word) for word in until if word in text), default=len(text))]
+
+    def _encode(self, text: str) -> list[int]:
+        return [*self._start, *(self.tokens.encode_template if self._written_as_chat else self.tokens.encode)(text)]
+
+    # -------------------------------------------------------------- likelihood
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Lower bounds of log p(continuation | context), each by `draws` noised versions.
+
+        Whether the continuation is what the model would say is found out only with `greedy`; else it is told as False.
+        """
+        self.bounds, results = [], []
+        for request in tqdm(requests, desc="likelihoods", disable=None if not disable_tqdm else True):
+            context, continuation = _arguments(request)
+            prompt, ids = self._split(context, continuation)
+            self.bounds.append(self._bound([*prompt, *ids], len(prompt)))
+            result = self.bounds[-1].value, self.greedy and self._says(prompt, ids)
+            self.cache_hook.add_partial("loglikelihood", request.args, result)
+            results.append(result)
+        return results
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        """Lower bounds of log p(text), window by window of the longest length."""
+        self.bounds, results, longest = [], [], length_of(self.model, None)
+        for request in tqdm(requests, desc="likelihoods", disable=None if not disable_tqdm else True):
+            ids = self._encode(request.args[0])
+            windows = [ids[start : start + longest] for start in range(0, len(ids), longest)]
+            bounds = [self._bound(window, len(self._start) if n == 0 else 0) for n, window in enumerate(windows)]
+            self.bounds += bounds
+            results.append(sum(bound.value for bound in bounds))
+        return results
+
+    def _split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Ids of both, as the whole text is encoded; what does not fit is cut off the context."""
+        spaces = len(context) - len(context.rstrip())
+        if spaces:  # tokens begin with spaces, they do not end with them
+            context, continuation = context[:-spaces], context[-spaces:] + continuation
+        whole, prompt = self._encode(context + continuation), self._encode(context)
+        ids = whole[len(prompt) :]
+        longest = length_of(self.model, None)
+        room = longest - len(ids)
+        require(room >= 0, f"a continuation of {len(ids)} tokens does not fit into {longest} positions")
+        return prompt[max(0, len(prompt) - room) :], ids
+
+    def _bound(self, ids: list[int], given: int) -> Bound:
+        network, process = self.model.network, self.model.process
+        assert isinstance(process, Process)
+        device = next(network.parameters()).device
+        return log_likelihood_bound(
+            network, process, torch.tensor(ids, device=device), given, self.draws, self.seed, max(1, self.batch_size)
+        )
+
+    def _says(self, prompt: list[int], ids: list[int]) -> bool:
+        """Whether decoding token by token, surest first, gives just this."""
+        return bool(ids) and answer(self.model, [prompt], Answering(gen_length=len(ids))).ids[0] == ids
+
+    # ------------------------------------------------------------------- chat
+
+    @property
+    def tokenizer_name(self) -> str:
+        """For the harness's caches."""
+        return f"{self.tokens.name}-{self.tokens.fingerprint[:12]}"
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """The tokenizer's own."""
+        return self.tokens.chat_template if chat_template else ""
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """A conversation as a prompt; from here on, special tokens in prompts mean themselves."""
+        require(add_generation_prompt, "prompts must end where the assistant is to speak")
+        self._written_as_chat = True
+        return render(self.tokens, chat_history)
+
+    def get_model_info(self) -> dict[str, Any]:
+        """For the harness's records."""
+        info = {"draws": self.draws, **asdict(self.answering)}
+        return info if self._length_given else {**info, "gen_length": "of the task"}
+
+
+register_model(NAME)(MultiMDM)
+
+
+def _arguments(request: Instance) -> Any:
+    """A prompt and wishes, or a context and a continuation."""
+    return request.args
+
+
+def _stops(settings: dict[str, Any]) -> list[str]:
+    """Words that end an answer."""
+    until = settings.get("until") or []
+    return [word for word in ([until] if isinstance(until, str) else until) if word]
+
+
+def _check_names(generation: dict[str, Any]) -> None:
+    for name in generation:
+        if name not in _ANSWERING:
+            near = get_close_matches(name, [*_ANSWERING, *_OWN], n=1)
+            known = ", ".join(sorted([*_ANSWERING, *_OWN]))
+            hint = f"did you mean {near[0]}?" if near else f"there are: {known}"
+            raise ValueError(f"model_args: there is no '{name}'; {hint}")

@@ -1,0 +1,105 @@
+"""A lower bound of log p(continuation | context) under a diffusion model, by Monte Carlo.
+
+The bound is an integral over time of the loss at hidden positions. Drawn as it stands, with every position hidden by
+itself, its estimate has no finite variance: near t = 0 almost nothing is hidden, and what is weighs 1 / t. With masks,
+the number k of hidden positions is drawn instead. For n positions and s = 1 - alpha_t, the share that is hidden,
+
+    int_0^1 Bin(k; n, s) f(s) ds / s = (1/k) E f(s),   s ~ Beta(k, n + 1 - k),
+
+so the bound is the mean over k = 1 .. n of (n/k) times the sum over k random positions of s times their loss per unit
+of s. For one mask this is the estimator of LLaDA. The k smallest of n numbers lie at a random set of positions, and the
+largest of them has that Beta law: one draw per position gives both.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from multimdm.objectives.base import Network
+from multimdm.objectives.times import stratified_times
+from multimdm.process import MultiMask, Process, Streams
+from multimdm.process.checks import check_integer
+from multimdm.process.draws import pick
+from multimdm.samplers.confidence import time_of_share
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An estimate of the evidence lower bound, in nats."""
+
+    value: float
+    standard_error: float
+    """Of the draws, taken for independent; they are spread evenly over k, so the true one is smaller."""
+    draws: int
+
+
+@torch.no_grad()
+def log_likelihood_bound(
+    network: Network, process: Process, ids: Int64[Tensor, " L"], given: int, draws: int, seed: int, batch_size: int
+) -> Bound:
+    """Of ids[given:], where ids[:given] stay visible. Equal seeds give equal estimates, whatever the batch size."""
+    check_integer("draws", draws, 1)
+    if given >= len(ids):
+        return Bound(0.0, 0.0, draws)
+    spread = stratified_times(draws, torch.Generator().manual_seed(seed)).to(ids.device)
+    parts = []
+    for first in range(0, draws, batch_size):
+        share = spread[first : first + batch_size]
+        streams = Streams.spawn(seed, len(share), first)
+        if isinstance(process, MultiMask):
+            part = _masked_losses(network, process, ids, given, share, streams)
+        else:
+            part = _losses(network, process, ids, given, share, streams)
+        parts.append(part.cpu())
+    values = torch.cat(parts)
+    error = float(values.std() / math.sqrt(draws)) if draws > 1 else math.inf
+    return Bound(-float(values.mean()), error, draws)
+
+
+def _masked_losses(
+    network: Network, process: MultiMask, ids: Tensor, given: int, spread: Tensor, generator: Streams
+) -> Float64[Tensor, " B"]:
+    """One estimate for each number in (0, 1), which stands for a number of hidden positions."""
+    n = len(ids) - given
+    k = 1 + pick(spread, n)
+    noise = generator.uniform((len(k), n), ids.device)
+    share = noise.sort(dim=1).values.gather(1, k[:, None] - 1)
+    hidden = torch.nn.functional.pad(noise <= share, (given, 0))
+    t = time_of_share(process.schedule, share[:, 0])
+    at_t = process.schedule(t)
+    x_0 = ids.expand(len(k), -1)
+    # What is hidden at t is at its designated mask, or with probability 1 - beta_t at any.
+    stray, which = (generator.uniform(x_0.shape, ids.device) for _ in range(2))
+    anywhere = process.vocab_size + pick(which, process.num_masks)
+    mask = torch.where(stray < at_t.one_minus_beta[:, None], anywhere, process.designated_mask(x_0))
+    terms = _summed_loss(network, process, x_0, torch.where(hidden, mask, x_0), t, hidden)
+    return terms * share[:, 0] / -at_t.d_alpha * n / k
+
+
+def _losses(
+    network: Network, process: Process, ids: Tensor, given: int, t: Tensor, generator: Streams
+) -> Float64[Tensor, " B"]:
+    """Without masks every position is noised by itself: one estimate for each time."""
+    x_0 = ids.expand(len(t), -1)
+    visible = torch.arange(len(ids), device=ids.device) < given
+    x_t = torch.where(visible, x_0, process.corrupt(x_0, t, generator))
+    return _summed_loss(network, process, x_0, x_t, t, process.active(x_t) & ~visible)
+
+
+def _summed_loss(
+    network: Network, process: Process, x_0: Tensor, x_t: Tensor, t: Tensor, active: Tensor
+) -> Float64[Tensor, " B"]:
+    """Both terms of the loss, per sequence."""
+    where = active.nonzero(as_tuple=True)
+    clean, state, time = x_0[where], x_t[where], t[where[0]]
+
+    def reduce(logits: Tensor, rows: slice) -> Tensor:
+        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
+        return (terms.reconstruction + terms.identification).double()
+
+    terms = network(x_t, t, active, None, reduce)
+    return torch.zeros(len(t), dtype=torch.float64, device=terms.device).index_add(0, where[0], terms)

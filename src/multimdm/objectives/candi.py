@@ -1,0 +1,36 @@
+"""CANDI's loss: the cross-entropy of hidden tokens, weighed as in masked diffusion, with noisy one-hots in their place.
+
+It is like a NELBO, and for comparing CANDI models as good; but it leaves out what the Gaussian noise costs, so it is no
+bound of the likelihood and must not be set beside the NELBO of other systems.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.process import Hybrid
+
+
+@dataclass(frozen=True)
+class Candi:
+    """log p(x_0) alpha'_t / (1 - alpha_t), summed over hidden positions: one draw of x_t per sequence."""
+
+    process: Hybrid
+
+    def __call__(self, network: Network, batch: Batch) -> Sums:
+        """No [B, L, V] tensor is made, neither of logits nor of noise."""
+        t = batch.times.to(batch.ids.device)
+        x_t = self.process.corrupt(batch.ids, t, batch.generator)
+        hidden = both(self.process.hidden(x_t), batch.valid)
+        where = hidden.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+        clean, time = batch.ids[where], t[where[0]]
+
+        def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+            log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+            loss = self.process.loss(log_probs, clean[rows], time[rows]).sum()
+            return loss, loss
+
+        loss, reconstruction = network(self.process.shown(x_t, t), t, hidden, batch.valid, reduce)
+        return Sums(loss, {"reconstruction": reconstruction})

@@ -1,0 +1,138 @@
+"""Consistency distillation, Alg. (consistency_training): predictions at two states of one path are made to agree.
+
+The student predicts at x_t what a teacher, its own slowly moving copy, predicts at x_s with s = t - delta. Repeated
+with growing delta this carries what is known near the data to where sampling begins.
+"""
+
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+from torch.nn import functional as F
+
+from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.coupling import Coupling, couple
+from multimdm.objectives.divergence import divergence
+from multimdm.objectives.step_size import Rounds
+from multimdm.objectives.teaching import Lesson
+from multimdm.process import Process, Uniform
+from multimdm.process.checks import require
+
+VisibleTarget = Literal["skip", "cross_entropy", "smoothed"]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class ConsistencySettings(Rounds):
+    """The settings of consistency distillation; defaults are the paper's."""
+
+    coupling: Coupling = "gumbel"
+    """What ties x_s to x_t: a shared-Gumbel path, DUO's shared-Gaussian path (for duo; that is DUO-DCD), the forward
+    chain (markov), or nothing but the text (independent); the last two are controls."""
+    divergence: Literal["reverse_kl", "forward_kl"] = "reverse_kl"
+    """KL(student || teacher), or KL(teacher || student), for which the theorem is."""
+    visible_target: VisibleTarget = "skip"
+    """Where a token is masked at t and visible at s the teacher's prediction is certain, and reverse KL infinite.
+    skip: nothing is learnt there. cross_entropy: -log of the student's probability of the token (the forward KL).
+    smoothed: the divergence from the certain prediction mixed with a little of the uniform one."""
+    smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-3
+    """Of `smoothed`: the share of the uniform distribution."""
+    teacher: Literal["ema", "rounds"] = "ema"
+    """ema: a moving average of the student, after every step. rounds: a copy of the student, at the end of a round."""
+    mu: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Decay of the moving average; the paper does not tell it."""
+
+
+@plain_dataclass(frozen=True)
+class Consistency:
+    """Eq. (consistency_distillation_loss_main), or with reverse KL the one of App. C, summed over tokens."""
+
+    process: Process
+    settings: ConsistencySettings
+    teacher: Network | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.settings.coupling != "gaussian" or isinstance(self.process, Uniform),
+            "coupling gaussian is DUO's, for uniform states; masks have gumbel, markov and independent",
+        )
+
+    def taught_by(self, teacher: Network) -> "Consistency":
+        """With this teacher."""
+        return replace(self, teacher=teacher)
+
+    def next_teacher(self, step: int, steps: int) -> float:
+        """theta_bar <- mu theta_bar + (1 - mu) theta, or a copy between rounds."""
+        if self.settings.teacher == "ema":
+            return 1 - self.settings.mu
+        return float(self.settings.ends_round(step, steps))
+
+    def settings_at(self, step: int, steps: int) -> dict[str, float]:
+        """Step size and round."""
+        return {"delta": self.settings.size(step, steps), "round": self.settings.round(step, steps) + 1}
+
+    def __call__(self, network: Network, batch: Batch) -> Sums:
+        """One pair of states per sequence, t ~ Unif(delta, 1) and s = t - delta."""
+        delta = self.settings.size(batch.step, batch.steps)
+        late = batch.times.to(batch.ids.device) * (1 - delta)
+        s, t = late, late + delta
+        x_s, x_t = couple(self.process, batch.ids, s, t.clamp_max(1.0), self.settings.coupling, batch.generator)
+        return self.compare(network, batch, x_s, s, x_t, t.clamp_max(1.0))
+
+    def compare(
+        self,
+        network: Network,
+        batch: Batch,
+        x_s: Int64[Tensor, "B L"],
+        s: Float[Tensor, " B"],
+        x_t: Int64[Tensor, "B L"],
+        t: Float[Tensor, " B"],
+    ) -> Sums:
+        """The student at x_t against the teacher at x_s, where the student has something to predict.
+
+        For uniform states that is everywhere, and what is compared is what the networks predict, the leave-one-out
+        distribution, as DUO-DCD does.
+        """
+        if self.teacher is None:
+            raise ValueError("consistency needs a teacher: objective.taught_by(network)")
+        asked = both(self.process.active(x_t), batch.valid)
+        where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+        taught, clean = self.process.active(x_s)[where], batch.ids[where]
+        lesson = Lesson(self.teacher, x_s, s, asked & self.process.active(x_s), batch.valid)
+        rows_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
+
+        def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+            first, last = int(rows_before[rows.start]), int(rows_before[rows.stop])
+            known = None if last - first == len(logits) else ~taught[rows]
+            hidden = logits if known is None else logits[~known]
+            target = lesson.logits(slice(first, last)).log_softmax(-1)
+            matching = divergence(self.settings.divergence, hidden, target).sum()
+            revealed = matching.new_zeros(()) if known is None else self._revealed(logits[known], clean[rows][known])
+            return matching + revealed, matching.detach(), revealed.detach()
+
+        loss, matching, revealed = network(x_t, t, asked, batch.valid, reduce)
+        return Sums(loss, {"matching": matching, "revealed": revealed})
+
+    def _revealed(self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"]) -> Tensor:
+        """Against the boundary condition f_0 = e_{x_0}: the token is known at s."""
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        match self.settings.visible_target:
+            case "cross_entropy":
+                return F.cross_entropy(wide, clean, reduction="sum")
+            case "smoothed":
+                target = _smoothed(clean, wide.detach() > -torch.inf, self.settings.smoothing, wide.dtype)
+                return divergence(self.settings.divergence, wide, target).sum()
+            case "skip":
+                return wide.new_zeros(())
+
+
+def _smoothed(
+    clean: Int64[Tensor, " n"], possible: Bool[Tensor, "n V"], share: float, dtype: torch.dtype
+) -> Float[Tensor, "n V"]:
+    """log((1 - share) e_clean + share uniform), the latter over what the network can predict at all."""
+    uniform = possible.to(dtype) * (share / possible.sum(-1, keepdim=True).to(dtype))
+    return uniform.scatter_add(-1, clean[:, None], uniform.new_full((len(clean), 1), 1 - share)).log()

@@ -1,0 +1,150 @@
+"""SDTT: the student learns to do in one step what the teacher does in several.
+
+The teacher goes some reverse steps from x_t. Each position's target is the prediction by which it was revealed; where
+it was not, the last one. In the next round the student is the teacher, and its steps are longer.
+"""
+
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import replace
+from itertools import pairwise
+from typing import Annotated
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.divergence import Divergence, divergence
+from multimdm.objectives.step_size import Rounds
+from multimdm.objectives.teaching import Lesson
+from multimdm.process import Process
+from multimdm.process.draws import Generator, invert_cdf, uniform
+
+_ROWS = 2**23
+"""Entries of a chunk of the teacher's probabilities while it draws."""
+_COMPAT_EPSILON = 1e-5
+"""The least time of the published code."""
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class SdttSettings(Rounds):
+    """The settings of SDTT; defaults are those of the published code, with its intended times."""
+
+    delta: Annotated[float, Field(gt=0, le=1)] = 2.0**-10
+    """The teacher's step in the first round."""
+    rounds: Annotated[int, Field(ge=1)] = 7
+    growth: Annotated[int, Field(ge=2)] = 2
+    """From round to round; with teacher_steps the student's step becomes the next teacher's."""
+    teacher_steps: Annotated[int, Field(ge=1)] = 2
+    """Reverse steps of the teacher for one of the student."""
+    divergence: Divergence = "reverse_kl"
+    compat: bool = False
+    """The times of the published code, whose interpolation between the first and the last is mistaken."""
+
+    @model_validator(mode="after")
+    def _check_span(self) -> "SdttSettings":
+        if self.last * self.teacher_steps > 1 + 1e-9:
+            raise ValueError(
+                f"{self.teacher_steps} steps of the teacher would take {self.last * self.teacher_steps:g} in the last "
+                f"of {self.rounds} rounds, more than the whole time from 0 to 1; take fewer rounds or a smaller delta"
+            )
+        return self
+
+
+@plain_dataclass(frozen=True)
+class Sdtt:
+    """Self-distillation through time, summed over the positions that the student predicts."""
+
+    process: Process
+    settings: SdttSettings
+    teacher: Network | None = None
+
+    def taught_by(self, teacher: Network) -> "Sdtt":
+        """With this teacher."""
+        return replace(self, teacher=teacher)
+
+    def next_teacher(self, step: int, steps: int) -> float:
+        """The student becomes the teacher at the end of a round."""
+        return float(self.settings.ends_round(step, steps))
+
+    def settings_at(self, step: int, steps: int) -> dict[str, float]:
+        """Step size of the teacher, and round."""
+        return {"delta": self.settings.size(step, steps), "round": self.settings.round(step, steps) + 1}
+
+    def __call__(self, network: Network, batch: Batch) -> Sums:
+        """One x_t per sequence, t ~ Unif(span, 1) where the span is that of the teacher's steps."""
+        delta = self.settings.size(batch.step, batch.steps)
+        span = min(1.0, delta * self.settings.teacher_steps)
+        t = (span + batch.times.to(batch.ids.device) * (1 - span)).clamp_max(1.0)
+        x_t = self.process.corrupt(batch.ids, t, batch.generator)
+        asked = both(self.process.active(x_t), batch.valid)
+        lesson, state, time = self._simulate(batch, x_t, t, delta, asked)
+        own_state, own_time = x_t[asked], t[:, None].expand_as(x_t)[asked]
+
+        def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+            target = self.process.posterior_logits(lesson.logits(rows), state[rows], time[rows]).log_softmax(-1)
+            student = self.process.posterior_logits(logits, own_state[rows], own_time[rows])
+            loss = divergence(self.settings.divergence, student, target).sum()
+            return loss, loss.detach()
+
+        loss, matching = network(x_t, t, asked, batch.valid, reduce)
+        return Sums(loss, {"matching": matching})
+
+    def times(self, t: Float[Tensor, " B"], delta: float) -> list[tuple[Tensor, Tensor]]:
+        """From where to where each of the teacher's steps goes: t, t - delta, t - 2 delta, ...
+
+        The published code interpolates between t and the end with the weight 1 - t in place of one minus the weight of
+        t, and includes both; `compat` does the same.
+        """
+        steps = self.settings.teacher_steps
+        if not self.settings.compat:
+            grid = [(t - i * delta).clamp(0.0, 1.0) for i in range(steps + 1)]
+            return list(pairwise(grid))
+        end = t - delta * steps
+        weights = torch.linspace(1, 0, steps, dtype=t.dtype).tolist()
+        starts = [(t * weight + (1 - t) * end).clamp(_COMPAT_EPSILON, 1.0) for weight in weights]
+        return [(start, (start - delta).clamp_min(0.0)) for start in starts]
+
+    @torch.no_grad()
+    def _simulate(
+        self,
+        batch: Batch,
+        x_t: Int64[Tensor, "B L"],
+        t: Float[Tensor, " B"],
+        delta: float,
+        asked: Bool[Tensor, "B L"],
+    ) -> tuple[Lesson, Tensor, Tensor]:
+        """The teacher's targets at the packed positions, and the states and times that they are predictions of."""
+        if self.teacher is None:
+            raise ValueError("SDTT needs a teacher: objective.taught_by(network)")
+        x, lesson, target, state, time = x_t, None, None, x_t[asked], t[:, None].expand_as(x_t)[asked]
+        for start, end in self.times(t, delta):
+            hidden = asked & self.process.active(x)
+            now = start[:, None].expand_as(x)
+            lesson = Lesson(self.teacher, x, start, hidden, batch.valid)
+            still = hidden[asked]
+            if target is None:
+                target = lesson
+            else:  # where a token is still hidden, the newer prediction counts
+                target.replace(still, lesson)
+            state, time = torch.where(still, x[asked], state), torch.where(still, now[asked], time)
+            clean = x.clamp_max(self.process.vocab_size - 1)
+            clean[hidden] = self._draw(lesson, x[hidden], now[hidden], x.shape, hidden, batch.generator)
+            x = torch.where(hidden, self.process.reverse_sample(clean, x, end, start, batch.generator), x)
+        assert target is not None
+        return target, state, time
+
+    def _draw(
+        self, lesson: Lesson, x: Tensor, t: Tensor, shape: torch.Size, hidden: Tensor, generator: Generator
+    ) -> Int64[Tensor, " N"]:
+        """Clean tokens from the teacher's posterior."""
+        u = uniform(shape, generator, x.device)[hidden]
+        drawn = torch.empty_like(x)
+        rows_at_once = max(1, _ROWS // self.process.vocab_size)
+        for first in range(0, len(lesson), rows_at_once):
+            rows = slice(first, min(first + rows_at_once, len(lesson)))
+            weights = self.process.posterior_weights(lesson.logits(rows).softmax(-1), x[rows], t[rows])
+            drawn[rows] = invert_cdf(weights, u[rows])
+        return drawn

@@ -1,0 +1,53 @@
+"""How far apart the two times of a distillation step are, in the course of training."""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+StepSize = Annotated[float, Field(gt=0, le=1)]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class Rounds:
+    """Training is divided into rounds of equal length: delta_k = delta * growth ^ floor(k / round)."""
+
+    delta: StepSize = 2.0**-9
+    """The step size of the first round."""
+    rounds: Annotated[int, Field(ge=1)] = 5
+    """Equal parts of training; train.steps must be a multiple."""
+    growth: Annotated[int, Field(ge=2)] = 2
+    """From round to round."""
+    schedule: Literal["dyadic", "linear"] = "dyadic"
+    """dyadic: constant within a round. linear: growing in every step, to the same size at the end."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Rounds":
+        most = math.floor(math.log(1 / self.delta, self.growth) + 1e-9) + 1
+        if self.rounds > most:
+            raise ValueError(
+                f"the step size would exceed 1, the whole time, in the last of {self.rounds} rounds; begin with a "
+                f"smaller delta than {self.delta:g}, or take at most {most} rounds"
+            )
+        return self
+
+    @property
+    def last(self) -> float:
+        """The step size of the last round."""
+        return self.delta * self.growth ** (self.rounds - 1)
+
+    def round(self, step: int, steps: int) -> int:
+        """Which round a step belongs to, from 0."""
+        return min(step * self.rounds // steps, self.rounds - 1)
+
+    def ends_round(self, step: int, steps: int) -> bool:
+        """Whether the next step begins another round."""
+        return self.round(step + 1, steps) > self.round(step, steps)
+
+    def size(self, step: int, steps: int) -> float:
+        """delta_k; never above 1, whatever rounding does."""
+        if self.schedule == "dyadic":
+            return min(1.0, self.delta * self.growth ** self.round(step, steps))
+        share = step / max(1, steps - 1)
+        return min(1.0, self.delta + (self.last - self.delta) * share)

@@ -1,0 +1,62 @@
+"""What a teacher says at chosen positions, without ever holding [N, V] of it."""
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from multimdm.objectives.base import Network
+from multimdm.process import Time
+
+
+@runtime_checkable
+class TwoPart(Protocol):
+    """A network that can stop before its head: `logits(features(...))` is what a call gives."""
+
+    def features(self, x_t: Tensor, t: Time | None, positions: Tensor | None, valid: Tensor | None) -> Tensor:
+        """What the head sees at the positions, [N, d]."""
+        ...
+
+    def logits(self, features: Tensor) -> Tensor:
+        """The head."""
+        ...
+
+
+class Lesson:
+    """The teacher's predictions at packed positions, of which a few rows at a time are asked for.
+
+    What is kept of a network that can stop before its head is [N, d], and the head runs when rows are asked for. Of any
+    other network the logits are kept.
+    """
+
+    def __init__(
+        self,
+        teacher: Network,
+        x: Int64[Tensor, "B L"],
+        t: Float[Tensor, " B"],
+        positions: Bool[Tensor, "B L"],
+        valid: Bool[Tensor, "B L"] | None,
+    ) -> None:
+        with torch.no_grad():
+            self._kept, self._head = _run(teacher, x, t, positions, valid)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def replace(self, rows: Bool[Tensor, " N"], other: "Lesson") -> None:
+        """Take over another lesson in these rows, of which it has as many."""
+        self._kept = self._kept.index_put((rows,), other._kept)  # a new tensor: this one may be the teacher's own
+
+    @torch.no_grad()
+    def logits(self, rows: slice) -> Float[Tensor, "n V"]:
+        """In float32 or better."""
+        logits = self._head(self._kept[rows])
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _run(teacher: Network, x: Tensor, t: Tensor, positions: Tensor, valid: Tensor | None) -> tuple[Tensor, Callable]:
+    if isinstance(teacher, TwoPart):
+        return teacher.features(x, t, positions, valid), teacher.logits
+    return teacher(x, t, positions, valid), lambda logits: logits

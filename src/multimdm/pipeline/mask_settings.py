@@ -1,0 +1,67 @@
+"""masks.json: what a published layout has no place for, the masks of a network and its process."""
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from multimdm.models.llada_adapter import Adapter
+from multimdm.process import MultiMask, Schedule, modulo
+
+MASKS = "masks.json"
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class MaskSettings:
+    """Beside a LLaDA network or an adapter of one."""
+
+    vocab_size: int
+    mask_ids: tuple[int, ...]
+    """Rows of the input embedding, one for each of the M masks."""
+    rho: Annotated[float, Field(gt=0)] = 1.0
+    alpha: Literal["linear", "cosine"] = "linear"
+    assignment: Literal["modulo"] | tuple[int, ...] = "modulo"
+    """The mask of each token: id mod M, or a list of V numbers."""
+    adapter: Adapter | None = None
+    """Of an adapter; None for a whole network."""
+    lineage: tuple[dict[str, Any], ...] = ()
+    """How it came to be, oldest first: each step with its settings."""
+    version: Literal[1] = 1
+
+    def process(self) -> MultiMask:
+        """The process that it was trained with."""
+        V, M = self.vocab_size, len(self.mask_ids)
+        assignment = modulo(V, M) if self.assignment == "modulo" else torch.tensor(self.assignment)
+        return MultiMask(V, M, Schedule(self.rho, self.alpha), assignment)
+
+
+def describe_masks(
+    process: MultiMask, mask_rows: tuple[int, ...], adapter: Adapter | None, lineage: tuple[dict[str, Any], ...]
+) -> MaskSettings:
+    """The settings that give back this process."""
+    usual = torch.equal(process.assignment.cpu(), modulo(process.vocab_size, process.num_masks))
+    return MaskSettings(
+        vocab_size=process.vocab_size,
+        mask_ids=mask_rows,
+        rho=process.schedule.rho,
+        alpha=process.schedule.kind,
+        assignment="modulo" if usual else tuple(process.assignment.tolist()),
+        adapter=adapter,
+        lineage=lineage,
+    )
+
+
+def dump_masks(settings: MaskSettings) -> dict[str, Any]:
+    """As plain data for JSON."""
+    return TypeAdapter(MaskSettings).dump_python(settings, mode="json")
+
+
+def parse_masks(data: dict[str, Any], where: str) -> MaskSettings:
+    """From plain data; errors name the field and where it was read."""
+    try:
+        return TypeAdapter(MaskSettings).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {field or 'the whole'}: {first['msg']}; got {first['input']!r}") from None

@@ -1,0 +1,115 @@
+"""Run the stages one after the other, measure what they made, and write the report. What is done is not done again."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from multimdm.data.directories import write_text
+from multimdm.evaluation.judges import Judges
+from multimdm.evaluation.plan import Evaluation, Plan, Task, collect, tasks
+from multimdm.evaluation.real_text import real_text
+from multimdm.evaluation.settings import Drawing
+from multimdm.evaluation.store import Store, write_json
+from multimdm.evaluation.subject import Subject
+from multimdm.pipeline.files import read_json
+from multimdm.quickstart.progress import Overall, StageWatcher
+from multimdm.quickstart.stages import Budget, Stage, stages
+from multimdm.report.fronts import curves_at
+from multimdm.report.pareto_figure import pareto_figure
+from multimdm.report.quickstart_report import Done, Story, figures, quickstart_report
+from multimdm.report.style import save
+from multimdm.training.loop import train
+
+_CALL = 1 / 60
+"""What a network call for one story costs, beside a step of masked pretraining."""
+_COMPARED = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled")
+_CLOCK = "seconds.json"
+
+
+def run(out: Path, budget: Budget, seed: int) -> Story:
+    """Everything, from wherever an earlier run was stopped."""
+    out.mkdir(parents=True, exist_ok=True)
+    plan = stages(budget, seed)
+    measuring = _calls(budget) * _CALL
+    with Overall([*(stage.steps * stage.cost for stage in plan), measuring]) as overall:
+        for stage in plan:
+            with _clocked(out, stage.name):
+                watcher = StageWatcher(overall, stage.says, stage.steps)
+                train(stage.job(out), out / stage.name, watcher=watcher)
+        with _clocked(out, "measure"):
+            evaluations = _measure(out, [stage for stage in plan if stage.name in _COMPARED], budget, seed, overall)
+    story = _story(out, plan, evaluations, budget, seed)
+    _write(out, story)
+    return story
+
+
+def _calls(budget: Budget) -> int:
+    """Network calls per story, over all models, temperatures and trials of alignments."""
+    return len(_COMPARED) * budget.samples * sum(budget.steps) * (len(budget.temperatures) + 8)
+
+
+def _measure(out: Path, compared: list[Stage], budget: Budget, seed: int, overall: Overall) -> list[Evaluation]:
+    store, judges = Store(out / "points"), Judges()
+    drawing = Drawing(num=budget.samples, seed=seed)
+    opened: list[tuple[Subject, Plan]] = []
+    for stage in compared:
+        subject = Subject.open(str(out / stage.name / "model"), stage.label, drawing, store)
+        subject = replace(subject, judge=judges.make("tales", subject.model, subject.length))
+        text = real_text("tales", subject.model, subject.length)
+        opened.append((subject, Plan(budget.steps, budget.temperatures, "corpus", text, trajectories=True)))
+    work: list[Task] = [task for subject, plan in opened for task in tasks(subject, plan)]
+    overall.begin("measuring")
+    total, finished = sum(task.amount for task in work), 0
+    for task in work:
+        task.run(lambda _: None)
+        finished += task.amount
+        overall.done(finished / total, task.name)
+    return [collect(subject, plan) for subject, plan in opened]
+
+
+def _story(out: Path, plan: list[Stage], evaluations: list[Evaluation], budget: Budget, seed: int) -> Story:
+    seconds = _seconds(out)
+    done = [Done(stage.name, stage.says, stage.steps, seconds.get(stage.name, 0.0)) for stage in plan]
+    says = f"{len(evaluations)} models at K = {', '.join(map(str, budget.steps))}"
+    return Story(
+        evaluations=evaluations,
+        steps=budget.steps,
+        stages=[*done, Done("measure", says, None, seconds.get("measure", 0.0))],
+        trained={
+            out / stage.name: 0 if stage is plan[0] else plan[0].steps
+            for stage in plan
+            if "distilled" not in stage.name
+        },
+        distilled={stage.label: out / stage.name for stage in plan if "distilled" in stage.name},
+        batch=budget.batch,
+        seed=seed,
+    )
+
+
+def _write(out: Path, story: Story) -> None:
+    drawn = figures(story)
+    for name, (figure, _) in drawn.items():
+        save(figure, out / f"{name}.png")
+    for K in story.steps:
+        curves = curves_at(story.evaluations, story.steps, K)
+        save(pareto_figure(curves, story.evaluations[0].real, f"K = {K}"), out / f"pareto-K{K}.png")
+    write_json(out / "results.json", [evaluation.as_data() for evaluation in story.evaluations])
+    write_text(out / "report.html", quickstart_report(story, drawn))
+
+
+@contextmanager
+def _clocked(out: Path, name: str) -> Iterator[None]:
+    """Add what a stage takes to what earlier runs spent on it, also if it is interrupted."""
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds = _seconds(out)
+        seconds[name] = seconds.get(name, 0.0) + time.monotonic() - start
+        write_json(out / _CLOCK, seconds)
+
+
+def _seconds(out: Path) -> dict[str, float]:
+    return read_json(out / _CLOCK) if (out / _CLOCK).exists() else {}

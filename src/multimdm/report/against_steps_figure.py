@@ -1,0 +1,53 @@
+"""A figure of samples against the number of network calls K: one line per model, with intervals."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from multimdm.evaluation.bootstrap import LEVEL, Estimate
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.plan import Evaluation
+from multimdm.report.pareto_figure import COLOURS, MARKERS, bars
+from multimdm.report.style import GREY, apply_style
+
+
+def against_steps_figure(
+    evaluations: Sequence[Evaluation],
+    figure_of: Callable[[Measurement], Estimate | None],
+    ylabel: str,
+    title: str,
+    log: bool = False,
+    reference: Mapping[str, float] | None = None,
+) -> Figure:
+    """At matched entropy; what could not be matched is hollow. `reference`: levels of horizontal lines."""
+    apply_style()
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for number, evaluation in enumerate(evaluations):
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        points = [(a, figure_of(a.measurement)) for a in evaluation.aligned]
+        known = [(a, estimate) for a, estimate in points if estimate is not None]
+        x = [a.measurement.steps for a, _ in known]
+        intervals = [bars(estimate) for _, estimate in known]
+        axes.errorbar(
+            x, [e.value for _, e in known], list(zip(*intervals, strict=True)), color=colour, elinewidth=0.9, capsize=2
+        )
+        for a, estimate in known:
+            face = colour if a.reached else "white"
+            axes.plot(a.measurement.steps, estimate.value, marker, color=colour, markerfacecolor=face, markersize=5.5)
+        axes.plot([], [], marker + "-", color=colour, label=evaluation.label, markersize=5.5)
+    for name, level in (reference or {}).items():
+        axes.axhline(level, color=GREY, linewidth=1, linestyle=(0, (4, 3)), label=name)
+    steps = sorted({a.measurement.steps for evaluation in evaluations for a in evaluation.aligned})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(steps, [str(K) for K in steps])
+    axes.xaxis.set_minor_locator(NullLocator())
+    if log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.set_xlabel("network calls K")
+    axes.set_ylabel(ylabel)
+    axes.set_title(f"{title}\nbars: {LEVEL:.0%} intervals over samples; hollow: entropy not reached", color=GREY)
+    axes.legend(fontsize=8)
+    return figure

@@ -1,0 +1,79 @@
+"""Tab. (llada): tasks and models by tokens per step, with intervals and numbers of items."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from multimdm.evaluation.harness.scores import Scored
+from multimdm.report.formats import INTERVAL, NOTHING, interval_text
+
+NOTE = f"Per cent of items answered rightly, {INTERVAL} (Wilson, binomial) in brackets; n items; c network calls each."
+
+
+def markdown(scores: Sequence[Scored]) -> str:
+    """The table for a page."""
+    steps = _steps(scores)
+    lines = ["| task | model | " + " | ".join(f"TPS {tps}" for tps in steps) + " |", "|---|---|" + "---|" * len(steps)]
+    for task, model in _rows(scores):
+        cells = (_cell(scores, task, model, tps) for tps in steps)
+        lines.append(f"| {task} | {model} | " + " | ".join(" ".join(cell) for cell in cells) + " |")
+    return "\n".join([*lines, "", NOTE, ""])
+
+
+def print_scores(scores: Sequence[Scored]) -> None:
+    """The table for a terminal."""
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for name in ("task", "model", *(f"TPS {tps}" for tps in _steps(scores))):
+        table.add_column(name, justify="right" if name.startswith("TPS") else "left")
+    for task, model in _rows(scores):
+        cells = (_cell(scores, task, model, tps) for tps in _steps(scores))
+        table.add_row(task, model, *(Text.assemble(value, ("\n" + rest, "dim")) for value, rest in cells))
+    console.print(table)
+    console.print(Text(NOTE, style="dim"))
+
+
+def as_data(scores: Sequence[Scored]) -> list[dict[str, Any]]:
+    """For results.json."""
+    return [
+        {
+            "task": one.task,
+            "model": one.model,
+            "tps": one.tps,
+            "share": one.score.share.value,
+            "low": one.score.share.low,
+            "high": one.score.share.high,
+            "right": one.score.right,
+            "items": one.score.items,
+            "gen_length": one.score.gen_length,
+            "network_calls": one.score.calls,
+        }
+        for one in scores
+    ]
+
+
+def _steps(scores: Sequence[Scored]) -> list[int]:
+    return sorted({one.tps for one in scores})
+
+
+def _rows(scores: Sequence[Scored]) -> list[tuple[str, str]]:
+    """Tasks in order, models in order within each."""
+    tasks, models = ([*dict.fromkeys(values)] for values in ([s.task for s in scores], [s.model for s in scores]))
+    return [(task, model) for task in tasks for model in models]
+
+
+def _cell(scores: Sequence[Scored], task: str, model: str, tps: int) -> tuple[str, str]:
+    found = next((s.score for s in scores if (s.task, s.model, s.tps) == (task, model, tps)), None)
+    if found is None:
+        return NOTHING, ""
+    interval = interval_text(found.share, per_cent)
+    return per_cent(found.share.value), f"{interval} n={found.items} c={found.calls}".strip()
+
+
+def per_cent(share: float | int) -> str:
+    """To one decimal, without the sign: as in the paper."""
+    return f"{100 * share:.1f}"

@@ -1,0 +1,38 @@
+"""Classifier-free guidance: away from what the network would say without the prompt."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multimdm.process import Process, Time
+from multimdm.samplers.batch import Batch, Network
+
+_CHUNK_ENTRIES = 2**23
+
+
+def guided(network: Network, process: Process, batch: Batch, scale: float | int) -> Network:
+    """logits = u + (1 + scale) (c - u): c is the prediction, u that with all given tokens replaced by noise.
+
+    Two network calls for one. The network needs the methods `features` and `logits`, so that the two tables of logits
+    are made chunk by chunk. With one mask the noise is the mask, as in LLaDA.
+    """
+    given = ~batch.free if batch.valid is None else ~batch.free & batch.valid
+    hidden = torch.where(given, process.prior(batch.x.shape, batch.generator, batch.x.device), batch.x)
+    rows_per_chunk = max(1, _CHUNK_ENTRIES // process.vocab_size)
+
+    def call(x_t: Tensor, t: Time, positions: Tensor, valid: Tensor | None, reduce: Any) -> tuple[Tensor, ...]:
+        with_prompt, without = (
+            network.features(x, t, positions, valid)  # pyright: ignore[reportFunctionMemberAccess]
+            for x in (x_t, hidden)
+        )
+        parts = []
+        for start in range(0, len(with_prompt), rows_per_chunk):
+            rows = slice(start, min(start + rows_per_chunk, len(with_prompt)))
+            c, u = (network.logits(f[rows]) for f in (with_prompt, without))  # pyright: ignore[reportFunctionMemberAccess]
+            # Tokens that are never predicted have -inf in both, whose difference is no number.
+            result = reduce(torch.where(c.isneginf(), c, u + (1 + scale) * (c - u)), rows)
+            parts.append(result if isinstance(result, tuple) else (result,))
+        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+    return call

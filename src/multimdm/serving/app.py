@@ -1,0 +1,97 @@
+"""The application: routes, guards, the engine's life."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import PlainTextResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+import multimdm
+from multimdm.serving.catalog import Offer
+from multimdm.serving.completions import completion_routes
+from multimdm.serving.engine import Engine
+from multimdm.serving.errors import install_error_handlers
+from multimdm.serving.guard import Guard
+from multimdm.serving.limits import Limits
+from multimdm.serving.metrics import Metrics
+from multimdm.serving.service import Service
+from multimdm.serving.traces import trace_routes
+
+_PAGE = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/playground.css": ("playground.css", "text/css; charset=utf-8"),
+    "/playground.js": ("playground.js", "text/javascript; charset=utf-8"),
+    "/grid.js": ("grid.js", "text/javascript; charset=utf-8"),
+    "/inspector.js": ("inspector.js", "text/javascript; charset=utf-8"),
+    "/trace.js": ("trace.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""Address -> file: all there is. They are read when the server starts, and no request names a file."""
+
+
+def create_app(
+    offers: dict[str, Offer],
+    limits: Limits | None = None,
+    api_key: str | None = None,
+    hosts: Sequence[str] = ("*",),
+) -> FastAPI:
+    """The server of these models. `hosts` are the names under which it may be addressed."""
+    limits, metrics = limits or Limits(), Metrics()
+    service = Service(offers, limits, metrics, Engine(limits, metrics))
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        service.engine.start()
+        try:
+            yield
+        finally:
+            service.engine.close()
+
+    app = FastAPI(title="multimdm", version=multimdm.__version__, lifespan=life, docs_url=None, redoc_url=None)
+    app.state.service = service
+    install_error_handlers(app)
+    for routes in (completion_routes(service), trace_routes(service), _status_routes(service), _page_routes()):
+        app.include_router(routes)
+    # A page elsewhere may give its own name our address; its requests then name a host that we are not.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(Guard, limits=limits, metrics=metrics, api_key=api_key, public={*_PAGE, "/healthz"})
+    return app
+
+
+def _status_routes(service: Service) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.get("/v1/models")
+    async def models() -> dict:
+        """What is served, the first first."""
+        return {"object": "list", "data": [offer.as_data(service.limits) for offer in service.offers.values()]}
+
+    @routes.get("/healthz")
+    async def healthz() -> dict:
+        """Whether the server lives."""
+        return {"status": "ok"}
+
+    @routes.get("/metrics")
+    async def metrics() -> Response:
+        """Counts, for Prometheus."""
+        return PlainTextResponse(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return routes
+
+
+def _page_routes() -> APIRouter:
+    """The playground."""
+    routes, directory = APIRouter(), files("multimdm.serving") / "page"
+    for address, (name, kind) in _PAGE.items():
+        content = (directory / name).read_bytes()
+        routes.add_api_route(address, _fixed(content, kind), methods=["GET"], include_in_schema=False)
+    return routes
+
+
+def _fixed(content: bytes, kind: str):
+    async def answer() -> Response:
+        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    return answer

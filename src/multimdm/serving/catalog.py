@@ -1,0 +1,117 @@
+"""The checkpoints that a server offers, by name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from multimdm.data.tokenizer import Tokenizer
+from multimdm.pipeline import Model, load
+from multimdm.pipeline.canvas import GAP
+from multimdm.process import MultiMask, Process
+from multimdm.serving.limits import Limits
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """A model under a name, with what every request to it needs."""
+
+    name: str
+    model: Model
+    process: Process
+    tokenizer: Tokenizer
+    bos: bool
+    """Whether prompts begin with the tokenizer's BOS."""
+    created: int
+
+    @classmethod
+    def of(cls, name: str, model: Model, bos: bool = False, created: int = 0) -> "Offer":
+        """Refuses what cannot be served, with the remedy."""
+        if model.process is None:
+            raise ValueError(
+                f"{name} is autoregressive; serve a diffusion model, and use `multimdm sample` for this one"
+            )
+        if not isinstance(model.process, Process):
+            raise ValueError(
+                f"{name} is a CANDI model, whose states are more than tokens; use `multimdm sample` for it"
+            )
+        if model.tokenizer is None:
+            raise ValueError(f"{name} has no tokenizer to make text of its ids: import it with --tokenizer NAME")
+        if bos and model.tokenizer.bos_id is None:
+            raise ValueError(f"--bos must be left out: the tokenizer of {name} has no BOS token")
+        model.network.eval()
+        return cls(name, model, model.process, model.tokenizer, bos, created)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.model.network.parameters()).device
+
+    @property
+    def masked(self) -> bool:
+        """Whether there are masks, so that a token that shows is settled."""
+        return isinstance(self.process, MultiMask)
+
+    @cached_property
+    def ends(self) -> frozenset[int | None]:
+        """Tokens after which nothing belongs to the text: the ends of text and of a turn."""
+        return frozenset({self.tokenizer.eos_id, *self.tokenizer.turn_ends})
+
+    @cached_property
+    def specials(self) -> frozenset[int]:
+        """Tokens that no text shows."""
+        return frozenset(self.tokenizer.special_tokens.values())
+
+    def longest(self, limits: Limits) -> int:
+        """Tokens of a sequence at most."""
+        made_for = self.model.network.config.max_length
+        return made_for if limits.max_length is None else min(made_for, limits.max_length)
+
+    @cached_property
+    def token_name(self):
+        """A token as people read it; asked for often."""
+        return lru_cache(maxsize=65_536)(self.model.token_name)
+
+    def as_data(self, limits: Limits) -> dict[str, Any]:
+        """An entry of /v1/models; `multimdm` holds what the playground needs to know."""
+        return {
+            "id": self.name,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "multimdm",
+            "multimdm": {
+                "process": "multimask" if self.masked else "uniform",
+                "num_masks": self.process.num_masks,
+                "vocab_size": self.process.vocab_size,
+                "max_length": self.longest(limits),
+                "max_steps": limits.max_steps,
+                "max_n": limits.max_n,
+                "samplers": ["ancestral", "confidence"] if self.masked else ["ancestral"],
+                "gap": GAP,
+            },
+        }
+
+
+def open_checkpoints(paths: Sequence[str], device: str | None = None, bos: bool = False) -> dict[str, Offer]:
+    """Load every checkpoint under a name of its own."""
+    offers: dict[str, Offer] = {}
+    for path in paths:
+        name = unique_name(path, offers)
+        config = Path(path) / "config.json"
+        created = int(config.stat().st_mtime) if config.is_file() else 0
+        offers[name] = Offer.of(name, load(path, device), bos, created)
+    return offers
+
+
+def unique_name(path: str, taken: dict[str, Offer]) -> str:
+    """The directory's name, or its parent's if it is only called "model"; numbered if there is one already."""
+    place = Path(path)
+    place = place.resolve() if place.is_dir() else place
+    base = place.parent.name if place.name == "model" and place.parent.name else place.name
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name

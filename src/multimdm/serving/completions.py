@@ -1,0 +1,131 @@
+"""POST /v1/completions and /v1/chat/completions, as OpenAI's clients expect them."""
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from multimdm.serving.events import DONE, event, failure, stream
+from multimdm.serving.plans import Plan, plan_chat, plan_completion
+from multimdm.serving.schemas import Answering, ChatRequest, CompletionRequest
+from multimdm.serving.service import Service
+from multimdm.serving.texts import Answer, Prefix, answer
+from multimdm.serving.tickets import Failed, Finished, Stepped, Ticket
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How one of the two kinds of completion names things."""
+
+    chat: bool
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def envelope(self, plan: Plan, choices: Sequence[dict[str, Any]], chunk: bool = False) -> dict[str, Any]:
+        """What surrounds the choices."""
+        kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
+        return {
+            "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.id}",
+            "object": kind,
+            "created": self.created,
+            "model": plan.offer.name,
+            "choices": list(choices),
+        }
+
+    def choice(self, index: int, given: Answer) -> dict[str, Any]:
+        """A whole answer."""
+        content = {"message": {"role": "assistant", "content": given.text}} if self.chat else {"text": given.text}
+        return {"index": index, **content, "logprobs": None, "finish_reason": given.finish_reason}
+
+    def delta(self, index: int, text: str, finish: str | None = None, first: bool = False) -> dict[str, Any]:
+        """A piece of one."""
+        said = {"content": text} if text or not finish else {}
+        content = {"delta": {**({"role": "assistant"} if first else {}), **said}} if self.chat else {"text": text}
+        return {"index": index, **content, "logprobs": None, "finish_reason": finish}
+
+
+def completion_routes(service: Service) -> APIRouter:
+    """Both routes."""
+    routes = APIRouter()
+
+    @routes.post("/v1/completions")
+    async def completions(body: CompletionRequest, request: Request) -> Response:
+        """Continue a text, or fill in what stands before `suffix`."""
+        plan = plan_completion(body, service.offer(body), service.limits)
+        return await _respond(service, body, plan, request, Wording(chat=False))
+
+    @routes.post("/v1/chat/completions")
+    async def chat(body: ChatRequest, request: Request) -> Response:
+        """Continue what was said."""
+        plan = plan_chat(body, service.offer(body), service.limits)
+        return await _respond(service, body, plan, request, Wording(chat=True))
+
+    return routes
+
+
+async def _respond(service: Service, body: Answering, plan: Plan, request: Request, wording: Wording) -> Response:
+    if body.stream:
+        usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+        return stream(_chunks(service, service.submit(plan, watched=True), wording, usage))
+    ticket = service.submit(plan)
+    ends = await service.finished(ticket, request)
+    answers = [answer(plan.offer, plan.slots[end.index], end.ids, plan.stop) for end in ends]
+    choices = [wording.choice(index, given) for index, given in enumerate(answers)]
+    tokens = sum(given.tokens for given in answers)
+    data = {**wording.envelope(plan, choices), "usage": _usage(plan, tokens), "multimdm": _own(ticket, ends)}
+    return JSONResponse(data)
+
+
+async def _chunks(service: Service, ticket: Ticket, wording: Wording, usage: bool) -> AsyncIterator[str]:
+    """Pieces of text as they are settled; of several answers, in turn."""
+    plan, tokens, ends = ticket.plan, 0, []
+    prefixes = [Prefix(plan.offer, slot, plan.stop) for slot in plan.slots]
+
+    def chunk(choice: dict[str, Any], **more: Any) -> str:
+        return event({**wording.envelope(plan, [choice], chunk=True), **more})
+
+    async with service.cancelled_on_leaving(ticket), aclosing(ticket.events()) as events:
+        if wording.chat:
+            for index in range(len(prefixes)):
+                yield chunk(wording.delta(index, "", first=True))
+        async for happened in events:
+            match happened:
+                case Stepped(index, _, after, _):
+                    if text := prefixes[index].grow(after.x.tolist()):
+                        yield chunk(wording.delta(index, text))
+                case Finished(index, ids, _):
+                    ends.append(happened)
+                    given = answer(plan.offer, plan.slots[index], ids, plan.stop)
+                    tokens += given.tokens
+                    if text := prefixes[index].rest(given.text):
+                        yield chunk(wording.delta(index, text))
+                    yield chunk(wording.delta(index, "", given.finish_reason))
+                case Failed(message):
+                    yield failure(message)
+                    return
+        if usage:
+            last = {**wording.envelope(plan, [], chunk=True), "usage": _usage(plan, tokens)}
+            yield event({**last, "multimdm": _own(ticket, ends)})
+        yield DONE
+
+
+def _usage(plan: Plan, made: int) -> dict[str, int]:
+    """Tokens of each prompt (and suffix) once, and all that were made."""
+    prompts = {slot.ids for slot in plan.slots}
+    given = sum(sum(token is not None for token in ids) for ids in prompts)
+    return {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+
+
+def _own(ticket: Ticket, ends: Sequence[Finished]) -> dict[str, Any]:
+    """What OpenAI's answers do not have."""
+    return {
+        "seed": ticket.plan.seed,
+        "network_calls": max(end.calls for end in ends),
+        "milliseconds": ticket.milliseconds,
+        "waited_milliseconds": ticket.waited_milliseconds,
+    }

@@ -1,0 +1,71 @@
+"""Errors as clients of this API expect them: {"error": {"message", "type", "param", "code"}}."""
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class ApiError(Exception):
+    """What is wrong with a request, or why it cannot be served now."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code, self.headers = status, message, param, code, headers
+
+    def as_data(self) -> dict[str, Any]:
+        """The body of the answer."""
+        kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        return {
+            "error": {"message": _printable(self.message), "type": kind, "param": self.param, "code": self.code},
+        }
+
+    def as_response(self) -> JSONResponse:
+        """The answer."""
+        return JSONResponse(self.as_data(), self.status, self.headers)
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """All errors in one form."""
+
+    async def api_error(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, ApiError)
+        return error.as_response()
+
+    async def invalid(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return _of_validation(error).as_response()
+
+    async def http_error(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        headers = dict(error.headers) if error.headers else None
+        return ApiError(error.status_code, str(error.detail), headers=headers).as_response()
+
+    app.add_exception_handler(ApiError, api_error)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http_error)
+
+
+def _of_validation(error: RequestValidationError) -> ApiError:
+    """The first complaint, by the name of its field."""
+    first = error.errors()[0]
+    names = [str(part) for part in first["loc"] if part != "body"]
+    param = _printable(names[0]) if names and first["type"] != "json_invalid" else None
+    where = f"{'.'.join(names)}: " if param is not None else ""
+    return ApiError(400, f"{where}{first['msg']}", param)
+
+
+def _printable(text: str) -> str:
+    """A lone surrogate in a request must not make its answer unprintable."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

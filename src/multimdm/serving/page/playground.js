@@ -1,0 +1,324 @@
+// The controls: what to generate, playback, comparison, sharing.
+
+import { Panel, element } from "./grid.js";
+import { details, number } from "./inspector.js";
+import { Problem, models, trace } from "./trace.js";
+
+const $ = (id) => document.getElementById(id);
+const SLIDERS = ["steps", "temperature", "length", "seed", "steps-b"];
+const STATE = { p: "prompt", k: "steps", t: "temperature", l: "length", s: "seed", m: "model", o: "sampler", k2: "steps-b", m2: "model-b" };
+const REPLAY = { frame: 420, whole: 4500 }; // milliseconds: per step, and at most for all
+const narrow = matchMedia("(max-width: 620px)"); // as in the style sheet
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+let gap = "[MASK]";
+let panels = [];
+let position = 0; // of the longest panel
+let timer = null;
+let running = null;
+let inspected = null; // { panel, place, pinned }
+
+// ------------------------------------------------------------------ settings
+
+function refresh() {
+  for (const id of SLIDERS) $(`${id}-value`).textContent = id === "temperature" ? Number($(id).value).toFixed(2) : $(id).value;
+  const gaps = $("prompt").value.includes(gap);
+  $("length").disabled = gaps;
+  if (gaps) $("length-value").textContent = "of the text";
+  $("other-side").hidden = !$("compare").checked;
+}
+
+function describeModels(list) {
+  for (const id of ["model", "model-b"]) {
+    const chosen = $(id).value;
+    $(id).replaceChildren(...list.map((model) => new Option(model.id, model.id)));
+    if (list.some((model) => model.id === chosen)) $(id).value = chosen;
+  }
+  if (list.length > 1 && !location.hash) $("model-b").selectedIndex = 1;
+  const facts = list.map((model) => model.multimdm);
+  gap = facts[0].gap;
+  const whole = $("length").value === $("length").max; // the longest stays the longest
+  $("length").max = Math.max(...facts.map((fact) => fact.max_length));
+  if (whole) $("length").value = $("length").max;
+  for (const id of ["steps", "steps-b"]) $(id).max = Math.min(64, ...facts.map((fact) => fact.max_steps));
+  $("sampler").disabled = facts.every((fact) => !fact.samplers.includes("confidence"));
+}
+
+function request(side) {
+  const second = side === 1;
+  const body = {
+    model: $(second ? "model-b" : "model").value,
+    prompt: $("prompt").value,
+    steps: Number($(second ? "steps-b" : "steps").value),
+    temperature: Number($("temperature").value),
+    seed: Number($("seed").value),
+    sampler: $("sampler").value,
+    candidates: 5,
+  };
+  return body.prompt.includes(gap) ? body : { ...body, length: Number($("length").value) };
+}
+
+// ---------------------------------------------------------------- generation
+
+async function generate() {
+  running?.abort();
+  const own = new AbortController();
+  running = own;
+  stop();
+  closeInspector();
+  complain("");
+  remember();
+  const sides = $("compare").checked ? [0, 1] : [0];
+  const requests = sides.map(request);
+  panels = requests.map((body) => new Panel(title(body), seekTo, inspect));
+  $("panels").replaceChildren(...panels.map((panel) => panel.node));
+  $("result").hidden = false;
+  $("empty").hidden = true;
+  $("generate").setAttribute("aria-busy", "true");
+  position = 0;
+  try {
+    // One after the other: together they would share the machine, and the times would mean nothing.
+    for (const [side, body] of requests.entries()) await follow(panels[side], body, own.signal);
+    finish();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    fail(error);
+  } finally {
+    if (running === own) {
+      running = null;
+      $("generate").removeAttribute("aria-busy");
+    }
+  }
+}
+
+async function follow(panel, body, signal) {
+  for await (const [name, data] of trace(body, $("key").value, signal)) {
+    if (panel.take(name, data)) panel.show(panel.frames.length - 1);
+    else legend();
+  }
+  if (!panel.final) throw new Problem("The connection broke before the text was finished.");
+}
+
+function title(body) {
+  return `${body.model}, ${body.steps} ${body.steps === 1 ? "step" : "steps"}`;
+}
+
+function finish() {
+  legend();
+  $("said").textContent = panels.map((panel) => `${panel.final.text}. ${panel.final.network_calls} network calls.`).join(" ");
+  $("scrub").max = last();
+  if (calm.matches) return show(last());
+  show(0);
+  play();
+}
+
+function fail(error) {
+  if (!(error instanceof Problem)) console.error(error);
+  if (error.status === 401) {
+    $("key-field").hidden = false;
+    $("key").focus();
+  }
+  if (panels.every((panel) => !panel.frames.length)) $("result").hidden = true;
+  complain(error instanceof Problem ? error.message : "Something went wrong on this page; its console tells more.");
+}
+
+function complain(text) {
+  $("problem").textContent = text;
+  $("problem").hidden = !text;
+}
+
+// ------------------------------------------------------------------ playback
+
+const last = () => Math.max(0, ...panels.map((panel) => panel.frames.length - 1));
+
+/** Show a step of the longest panel; shorter ones keep pace in proportion. */
+function show(step) {
+  position = Math.min(Math.max(0, step), last());
+  for (const panel of panels) {
+    const frames = panel.frames.length - 1;
+    panel.show(last() ? Math.floor((position * frames) / last() + 1e-9) : 0);
+  }
+  $("scrub").value = position;
+  const t = panels[0] && longest().frames[position]?.t;
+  $("where").textContent = `step ${position} of ${last()} · t = ${number(t ?? 0)}`;
+  $("scrub").setAttribute("aria-valuetext", $("where").textContent);
+  if (inspected) renderInspector();
+}
+
+const longest = () => panels.reduce((a, b) => (b.frames.length > a.frames.length ? b : a));
+
+function play() {
+  if (!panels.length || running && !panels.at(-1).final) return;
+  if (position >= last()) show(0);
+  const pause = Math.min(REPLAY.frame, REPLAY.whole / Math.max(1, last()));
+  timer = setInterval(() => {
+    show(position + 1);
+    if (position >= last()) stop();
+  }, pause);
+  playing(true);
+}
+
+function stop() {
+  clearInterval(timer);
+  timer = null;
+  playing(false);
+}
+
+function playing(on) {
+  $("play").textContent = on ? "❚❚" : "▶";
+  $("play").setAttribute("aria-label", on ? "Pause" : "Play");
+}
+
+const toggle = () => (timer ? stop() : play());
+
+function walk(by) {
+  stop();
+  show(position + by);
+}
+
+function seekTo(share) {
+  stop();
+  show(Math.min(last(), Math.floor(share * (last() + 1))));
+}
+
+// ----------------------------------------------------------------- inspector
+
+function inspect(panel, place, pin) {
+  if (inspected?.pinned && !pin) return;
+  if (place === null || (pin && inspected?.pinned && inspected.panel === panel && inspected.place === place)) return closeInspector();
+  unmark();
+  inspected = { panel, place, pinned: pin };
+  if (pin) panel.tokens[place].classList.add("pinned");
+  renderInspector();
+}
+
+function unmark() {
+  inspected?.panel.tokens?.[inspected.place]?.classList.remove("pinned");
+}
+
+function closeInspector() {
+  unmark();
+  inspected = null;
+  $("inspector").hidden = true;
+}
+
+function renderInspector() {
+  const { panel, place, pinned } = inspected;
+  const box = $("inspector");
+  box.replaceChildren(...(pinned ? [closeButton()] : []), ...details(panel, place));
+  box.classList.toggle("pinned", pinned);
+  box.hidden = false;
+  if (pinned) panel.tokens[place].classList.add("pinned");
+  if (narrow.matches) return; // a sheet at the bottom
+  const token = panel.tokens[place].getBoundingClientRect();
+  const [above, below] = [token.top - 16, innerHeight - token.bottom - 16];
+  const under = below >= Math.min(box.scrollHeight, 300) || below >= above;
+  box.style.maxHeight = `${Math.max(120, under ? below : above)}px`;
+  box.style.left = `${Math.min(Math.max(8, token.left), innerWidth - box.offsetWidth - 8)}px`;
+  box.style.top = `${under ? token.bottom + 8 : Math.max(8, token.top - box.offsetHeight - 8)}px`;
+  const now = box.querySelector(".now");
+  if (now) box.scrollTop = now.offsetTop + now.offsetHeight + 8 - box.clientHeight;
+}
+
+function closeButton() {
+  const button = element("button", { type: "button", class: "quiet close", "aria-label": "Close" }, "×");
+  button.addEventListener("click", closeInspector);
+  return button;
+}
+
+function legend() {
+  const masked = panels.some((panel) => panel.start?.num_masks > 0);
+  const several = panels.some((panel) => panel.start?.num_masks > 1);
+  const entries = [["token given", "word", "given"], [masked ? "clean" : "final token", "word", "k-clean"]];
+  if (masked) entries.push([several ? "designated mask: that of the final token" : "mask", "◆", "k-designated"]);
+  if (several) entries.push(["other mask", "◇", "k-other"]);
+  if (!masked) entries.push(["another token", "word", "k-other"]);
+  $("legend").replaceChildren(...entries.map(([name, sign, kind]) => element("li", {}, element("span", { class: `token ${kind}` }, sign), name)));
+}
+
+// ------------------------------------------------------------------- sharing
+
+/** The state in the address: everything but the key. */
+function remember() {
+  const fields = new URLSearchParams();
+  for (const [short, id] of Object.entries(STATE)) if ($("compare").checked || !id.endsWith("-b")) fields.set(short, $(id).value);
+  if ($("compare").checked) fields.set("c", "1");
+  history.replaceState(null, "", `#${fields}`);
+}
+
+function recall() {
+  const fields = new URLSearchParams(location.hash.slice(1));
+  for (const [short, id] of Object.entries(STATE)) if (fields.has(short)) $(id).value = fields.get(short);
+  $("compare").checked = fields.get("c") === "1";
+  return fields.size > 0;
+}
+
+async function share() {
+  remember();
+  try {
+    await navigator.clipboard.writeText(location.href);
+    $("share").textContent = "Copied";
+  } catch {
+    $("share").textContent = "It is in the address bar";
+  }
+  setTimeout(() => { $("share").textContent = "Copy link"; }, 1800);
+}
+
+// --------------------------------------------------------------------- start
+
+function insertGap() {
+  const box = $("prompt");
+  const [before, after] = [box.value.slice(0, box.selectionStart), box.value.slice(box.selectionEnd)];
+  const text = `${before && !before.endsWith(" ") ? " " : ""}${gap}`;
+  box.value = before + text + after;
+  box.focus();
+  box.selectionStart = box.selectionEnd = before.length + text.length;
+  refresh();
+}
+
+function onKey(event) {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return void generate();
+  if (event.key === "Escape") return closeInspector();
+  if ($("result").hidden || event.target.closest("textarea, input, select, button, summary")) return;
+  const action = { " ": toggle, ArrowRight: () => walk(1), ArrowLeft: () => walk(-1) }[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+async function start() {
+  try {
+    describeModels(await models($("key").value));
+    return true;
+  } catch (error) {
+    fail(error);
+    return false;
+  }
+}
+
+$("controls").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if ($("model").options.length || (await start())) generate();
+});
+$("controls").addEventListener("input", refresh);
+$("gap").addEventListener("click", insertGap);
+$("clear").addEventListener("click", () => { $("prompt").value = ""; $("prompt").focus(); refresh(); });
+$("dice").addEventListener("click", () => { $("seed").value = Math.floor(1000 * Math.random()); refresh(); });
+$("share").addEventListener("click", share);
+$("play").addEventListener("click", toggle);
+$("back").addEventListener("click", () => walk(-1));
+$("forward").addEventListener("click", () => walk(1));
+$("scrub").addEventListener("input", () => { stop(); show(Number($("scrub").value)); });
+$("key").addEventListener("change", () => { sessionStorage.setItem("multimdm-key", $("key").value); });
+document.addEventListener("keydown", onKey);
+window.addEventListener("resize", () => { panels.forEach((panel) => panel.paint()); closeInspector(); });
+window.addEventListener("scroll", () => { if (inspected) renderInspector(); }, { passive: true });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => panels.forEach((panel) => panel.paint()));
+
+$("key").value = sessionStorage.getItem("multimdm-key") ?? "";
+refresh();
+if (await start()) {
+  const shared = recall();
+  refresh();
+  if (shared) generate();
+}

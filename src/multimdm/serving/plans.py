@@ -1,0 +1,216 @@
+"""From a request to work for the engine: ids, settings, seeds, all checked."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import groupby
+
+import torch
+
+from multimdm.data.chat import chat_ids
+from multimdm.pipeline.canvas import GAP, encode_gaps, start_ids
+from multimdm.samplers.ancestral import Ancestral
+from multimdm.samplers.clean import Choice
+from multimdm.samplers.confidence import Confidence
+from multimdm.samplers.joint import Draft, begin
+from multimdm.samplers.settings import Sampling
+from multimdm.serving.catalog import Offer
+from multimdm.serving.errors import ApiError
+from multimdm.serving.limits import Limits
+from multimdm.serving.schemas import Answering, ChatRequest, CompletionRequest, Drawing, TraceRequest
+
+USUAL_STEPS = 8
+_MOST_STOPS = 4
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A sequence before it is made: given ids, None where a token is to be made."""
+
+    ids: tuple[int | None, ...]
+    made: slice
+    """The part that answers the request."""
+    open_end: bool = True
+    """Whether the text may end before the length does; not in front of a suffix."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All sequences of a request."""
+
+    offer: Offer
+    slots: tuple[Slot, ...]
+    sampling: Sampling
+    seed: int
+    stop: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> Ancestral | Confidence:
+        """How the sequences are made."""
+        choice = Choice(self.sampling.temperature, self.sampling.top_p)
+        if self.sampling.order == "confidence":
+            return Confidence(self.sampling.num_steps, choice)
+        return Ancestral(self.sampling.times, choice)
+
+    def drafts(self) -> list[Draft]:
+        """The sequences at noise; equal ones, which differ in their streams only, together."""
+        drafts: list[Draft] = []
+        for slot, equal in groupby(self.slots):
+            num = len(list(equal))
+            given = torch.tensor([[token or 0 for token in slot.ids]], device=self.offer.device).expand(num, -1)
+            free = torch.tensor([[token is None for token in slot.ids]], device=self.offer.device).expand(num, -1)
+            drafts += begin(self.offer.process, given, free, self.step, self.seed, len(drafts))
+        return drafts
+
+
+def plan_completion(request: CompletionRequest, offer: Offer, limits: Limits) -> Plan:
+    """Continuations of prompts, or what stands between a prompt and a suffix."""
+    suffix = _encode(offer, request.suffix, "suffix") if request.suffix else []
+    prompts = _prompts(request, offer)
+    return _answers(request, offer, limits, prompts, suffix, request.max_tokens, "max_tokens")
+
+
+def plan_chat(request: ChatRequest, offer: Offer, limits: Limits) -> Plan:
+    """The conversation as the model was tuned on it."""
+    newer = request.max_completion_tokens is not None
+    asked = request.max_completion_tokens if newer else request.max_tokens
+    prompt = _conversation(request, offer)
+    return _answers(request, offer, limits, [prompt], [], asked, "max_completion_tokens" if newer else "max_tokens")
+
+
+def _conversation(request: ChatRequest, offer: Offer) -> list[int]:
+    """By the tokenizer's template.
+
+    Without one the messages stand one below the other, as text to be continued: such a model knows no roles.
+    """
+    if offer.tokenizer.chat_template is None:
+        text = "\n\n".join(message.text for message in request.messages)
+        return [*start_ids(offer.tokenizer, offer.bos), *_encode(offer, text, "messages")]
+    try:
+        said = [{"role": message.role, "content": message.text} for message in request.messages]
+        return chat_ids(offer.tokenizer, said)
+    except ValueError as error:
+        raise ApiError(400, f"messages: {error}", "messages") from None
+
+
+def plan_trace(request: TraceRequest, offer: Offer, limits: Limits) -> Plan:
+    """One sequence: the text, its gaps, and what comes after it."""
+    request.check_strangers()
+    sampling, longest = _sampling(request, offer, limits), offer.longest(limits)
+    gaps = GAP in request.prompt
+    try:
+        text = encode_gaps(offer.tokenizer, request.prompt) if gaps else _encode(offer, request.prompt, "prompt")
+    except ValueError as error:
+        raise ApiError(400, f"prompt: {error}", "prompt") from None
+    ids = [*start_ids(offer.tokenizer, offer.bos), *text]
+    length = request.length if request.length is not None else len(ids) if gaps else longest
+    _within("length", length, 1, longest)
+    if len(ids) > length:
+        raise ApiError(400, f"prompt must fit into the length of {length}; it has {len(ids)} tokens", "prompt")
+    if len(ids) == length and not gaps:
+        raise ApiError(400, f"length must leave room after the prompt's {len(ids)} tokens; got {length}", "length")
+    slot = Slot((*ids, *[None] * (length - len(ids))), slice(0, length))
+    return Plan(offer, (slot,), sampling, _seed(request))
+
+
+def _answers(
+    request: Answering,
+    offer: Offer,
+    limits: Limits,
+    prompts: Sequence[Sequence[int]],
+    suffix: Sequence[int],
+    asked: int | None,
+    asked_by: str,
+) -> Plan:
+    """n answers to each prompt."""
+    request.check_strangers()
+    sampling, longest = _sampling(request, offer, limits), offer.longest(limits)
+    n = 1 if request.n is None else request.n
+    _within("n", n, 1, limits.max_n)
+    if n * len(prompts) > limits.max_n:
+        raise ApiError(
+            400, f"n times the number of prompts must be at most {limits.max_n}; got {n * len(prompts)}", "n"
+        )
+    slots = []
+    for prompt in prompts:
+        room = longest - len(prompt) - len(suffix)
+        if room < 1:
+            raise ApiError(
+                400,
+                f"prompt must leave room in the {longest} tokens of this model; "
+                f"it has {len(prompt)} tokens{f', the suffix {len(suffix)}' if suffix else ''}",
+                "prompt",
+                "context_length_exceeded",
+            )
+        make = room if asked is None else asked
+        _within(asked_by, make, 1, room)
+        made = slice(len(prompt), len(prompt) + make)
+        slots += [Slot((*prompt, *[None] * make, *suffix), made, not suffix)] * n
+    return Plan(offer, tuple(slots), sampling, _seed(request), _stops(request))
+
+
+def _sampling(request: Drawing, offer: Offer, limits: Limits) -> Sampling:
+    steps = USUAL_STEPS if request.steps is None else request.steps
+    _within("steps", steps, 1, limits.max_steps)
+    sampling = Sampling(
+        steps=steps,
+        temperature=1.0 if request.temperature is None else request.temperature,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        order=request.sampler or "ancestral",
+    )
+    if sampling.order == "confidence" and not offer.masked:
+        raise ApiError(400, f"sampler must be 'ancestral' for {offer.name}, which has no masks", "sampler")
+    try:
+        sampling.check()
+    except ValueError as error:
+        names = {field.name for field in fields(sampling)}
+        word = str(error).split(" ", 1)[0]
+        raise ApiError(400, str(error), word if word in names else None) from None
+    return sampling
+
+
+def _prompts(request: CompletionRequest, offer: Offer) -> list[list[int]]:
+    """The ids of every prompt."""
+    prompt = request.prompt if request.prompt is not None else ""
+    if prompt == []:
+        raise ApiError(400, "prompt must not be an empty list; leave it out for text from nothing", "prompt")
+    several: Sequence[str | int | list[int]] = [prompt] if isinstance(prompt, str) else prompt
+    one_of_ids = isinstance(several[0], int)
+    start = start_ids(offer.tokenizer, offer.bos)
+    result = []
+    for one in [several] if one_of_ids else several:
+        ids = _encode(offer, one, "prompt") if isinstance(one, str) else [int(token) for token in one]  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
+        for token in ids:
+            if not 0 <= token < offer.tokenizer.vocab_size:
+                raise ApiError(400, f"prompt: ids are 0 to {offer.tokenizer.vocab_size - 1}; got {token}", "prompt")
+        result.append([*start, *ids])
+    return result
+
+
+def _encode(offer: Offer, text: str, param: str) -> list[int]:
+    try:
+        return offer.tokenizer.encode(text)
+    except ValueError as error:
+        raise ApiError(400, f"{param}: {error}", param) from None
+
+
+def _stops(request: Answering) -> tuple[str, ...]:
+    stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
+    if len(stops) > _MOST_STOPS:
+        raise ApiError(400, f"stop must hold at most {_MOST_STOPS} texts; got {len(stops)}", "stop")
+    if "" in stops:
+        raise ApiError(400, "stop must not be empty; leave it out", "stop")
+    return tuple(stops)
+
+
+def _seed(request: Drawing) -> int:
+    """The request's own, or a random one."""
+    if request.seed is None:
+        return secrets.randbits(53)  # a number that every client can hold exactly
+    _within("seed", request.seed, 0, 2**63 - 1)
+    return request.seed
+
+
+def _within(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ApiError(400, f"{name} must be from {least} to {most}; got {value}", name)

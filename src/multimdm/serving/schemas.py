@@ -1,0 +1,127 @@
+"""What requests say: OpenAI's fields, and ours (`steps`, `sampler`; `suffix` works here as it does there)."""
+
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from multimdm.serving.errors import ApiError
+
+_WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
+"""Fields of OpenAI's that say nothing about the text."""
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "best_of": (1,),
+    "echo": (False,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+}
+"""Fields of OpenAI's that this server does not have, with the values at which that makes no difference."""
+
+Sampler = Literal["ancestral", "confidence"]
+
+
+def _unicode(text: str) -> str:
+    """JSON can spell halves of characters, which no tokenizer and no answer can."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("must be text; it holds half of a surrogate pair") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
+
+
+class StreamOptions(BaseModel):
+    """How a stream ends."""
+
+    model_config = ConfigDict(strict=True)
+    include_usage: bool | None = False
+
+
+class Drawing(BaseModel):
+    """How text is drawn."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+    model: Text | None = Field(None, description="One of /v1/models; the first unless given.")
+    temperature: float | None = Field(None, description="tau; 0 takes the most probable token. 1 unless given.")
+    top_p: float | None = Field(None, description="Keep the fewest tokens that hold this share. 1 unless given.")
+    seed: int | None = Field(None, description="Equal seeds give equal texts, whatever else the server does.")
+    steps: int | None = Field(None, description="Network calls K; 8 unless given.")
+    sampler: Sampler | None = Field(None, description="Reveal as the process says, or the surest positions first.")
+
+    def check_strangers(self) -> None:
+        """Fields that are not ours: harmless ones pass, others are named."""
+        for name, value in (self.model_extra or {}).items():
+            if name in _WITHOUT_EFFECT or value is None:
+                continue
+            if name in _NEUTRAL:
+                if not any(value == neutral and type(value) is type(neutral) for neutral in _NEUTRAL[name]):
+                    raise ApiError(400, f"{name}: this server has no such thing; leave it out", name, "unsupported")
+                continue
+            near = get_close_matches(name, type(self).model_fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"fields are {', '.join(type(self).model_fields)}"
+            raise ApiError(400, f"{name}: there is no such field; {hint}", name, "unknown_field")
+
+
+class Answering(Drawing):
+    """What completions of both kinds have."""
+
+    max_tokens: int | None = Field(None, description="Tokens to make; all there is room for unless given.")
+    n: int | None = Field(None, description="Answers to each prompt; 1 unless given.")
+    stop: Text | list[Text] | None = Field(None, description="The text ends before the first of these; at most four.")
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+
+
+class CompletionRequest(Answering):
+    """POST /v1/completions."""
+
+    prompt: Text | list[Text] | list[int] | list[list[int]] | None = Field(None, description="Text, ids, or several.")
+    suffix: Text | None = Field(None, description="What comes after the answer: the middle is filled in.")
+
+
+class Part(BaseModel):
+    """A piece of a message."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class Message(BaseModel):
+    """What someone said."""
+
+    model_config = ConfigDict(extra="ignore")
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | list[Part]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class ChatRequest(Answering):
+    """POST /v1/chat/completions."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, description="The newer name of max_tokens.")
+
+
+class TraceRequest(Drawing):
+    """POST /v1/trace."""
+
+    prompt: Text = Field("", description="Text to begin with; every [MASK] in it is one token to be made.")
+    length: int | None = Field(
+        None, description="Tokens in all. Unless given, a text with [MASK]s keeps its own and others get the longest."
+    )
+    candidates: int = Field(5, ge=0, le=10, description="Most probable tokens to tell for every open position.")

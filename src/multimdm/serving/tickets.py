@@ -1,0 +1,83 @@
+"""What an answer waits for: a request in the engine, seen from the event loop."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from multimdm.samplers.joint import Draft, Top
+from multimdm.serving.plans import Plan
+
+
+class Stepped(NamedTuple):
+    """A sequence has made a step."""
+
+    index: int
+    before: Draft
+    after: Draft
+    top: Top | None
+
+
+class Finished(NamedTuple):
+    """A sequence is done."""
+
+    index: int
+    ids: list[int]
+    calls: int
+
+
+class Failed(NamedTuple):
+    """Nothing more will come."""
+
+    message: str
+
+
+Event = Stepped | Finished | Failed
+
+
+@dataclass(eq=False)
+class Ticket:
+    """Events come from the engine's thread and are read in the event loop."""
+
+    plan: Plan
+    watched: bool
+    """Whether steps are to be told, not only ends."""
+    candidates: int
+    """Most probable tokens to tell with every step."""
+    cancelled: bool = False
+    submitted: float = field(default_factory=time.perf_counter)
+    started: float | None = None
+    ended: float | None = None
+    _events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def tell(self, event: Event) -> None:
+        """Called in the engine's thread."""
+        if self.cancelled:
+            return
+        with suppress(RuntimeError):  # the loop was closed meanwhile: there is no one to tell
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """All of them, until every sequence is done or one thing failed."""
+        left = len(self.plan.slots)
+        while left:
+            event = await self._events.get()
+            yield event
+            if isinstance(event, Failed):
+                return
+            left -= isinstance(event, Finished)
+
+    @property
+    def milliseconds(self) -> float:
+        """From the first network call to the last."""
+        if self.started is None or self.ended is None:
+            return 0.0
+        return round(1000 * (self.ended - self.started), 2)
+
+    @property
+    def waited_milliseconds(self) -> float:
+        """In the queue."""
+        return round(1000 * ((self.started or self.submitted) - self.submitted), 2)

@@ -1,0 +1,114 @@
+"""POST /v1/trace: every denoising step of a request, as token states."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import torch
+from fastapi import APIRouter, Response
+from torch import Tensor
+
+from multimdm.pipeline.generation import decode
+from multimdm.process import MultiMask
+from multimdm.samplers.joint import Draft, Top
+from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER, Trace
+from multimdm.serving.catalog import Offer
+from multimdm.serving.events import event, failure, stream
+from multimdm.serving.plans import plan_trace
+from multimdm.serving.schemas import TraceRequest
+from multimdm.serving.service import Service
+from multimdm.serving.tickets import Failed, Finished, Stepped, Ticket
+
+_KINDS = {CLEAN: "clean", DESIGNATED: "designated", OTHER: "other"}
+
+
+def trace_routes(service: Service) -> APIRouter:
+    """One route."""
+    routes = APIRouter()
+
+    @routes.post("/v1/trace")
+    async def trace(body: TraceRequest) -> Response:
+        """Events `start`, `step` (K at most) and `done`; `error` if something broke on the way."""
+        plan = plan_trace(body, service.offer(body), service.limits)
+        ticket = service.submit(plan, watched=True, candidates=max(1, body.candidates))
+        return stream(_events(service, ticket, body.candidates))
+
+    return routes
+
+
+async def _events(service: Service, ticket: Ticket, shown: int) -> AsyncIterator[str]:
+    offer, slot = ticket.plan.offer, ticket.plan.slots[0]
+    given = [token is not None for token in slot.ids]
+    states: list[Tensor] = []
+    times: list[float] = []
+    async with service.cancelled_on_leaving(ticket), aclosing(ticket.events()) as events:
+        start = {"model": offer.name, "length": len(given), "steps": ticket.plan.sampling.num_steps}
+        yield event({**start, "seed": ticket.plan.seed, "num_masks": offer.process.num_masks, "given": given}, "start")
+        async for happened in events:
+            match happened:
+                case Stepped(_, before, _, top):
+                    assert top is not None
+                    data = {"step": before.k, "t": before.time, "tokens": _step_tokens(offer, before, top, shown)}
+                    yield event(data, "step")
+                    states.append(before.x)
+                    times.append(before.time)
+                case Finished(_, ids, calls):
+                    states.append(torch.tensor(ids))
+                    times.append(0.0)
+                    yield event({**_result(offer, states, times, ids), **_cost(ticket, calls)}, "done")
+                case Failed(message):
+                    yield failure(message, "error")
+
+
+def _step_tokens(offer: Offer, before: Draft, top: Top, shown: int) -> list[dict[str, Any]]:
+    """The states before a step, with what the network thought of the open positions.
+
+    What a position will be is not known yet: a mask counts as designated if it is that of the most probable token.
+    """
+    states, guesses = before.x.tolist(), iter(zip(top.ids.tolist(), top.probs.tolist(), strict=True))
+    best = before.x.clamp_max(offer.process.vocab_size - 1)
+    best[top.positions] = top.ids[:, 0]
+    kinds = _kinds(offer, before.x, best)
+    tokens = []
+    for state, kind, asked in zip(states, kinds, top.positions[: len(states)].tolist(), strict=True):
+        token = {**_token(offer, state), "kind": kind}
+        if asked:
+            ids, probs = next(guesses)
+            token["confidence"] = round(probs[0], 4)
+            pairs = list(zip(ids, probs, strict=True))[:shown]
+            token["candidates"] = [[offer.token_name(one), round(prob, 4)] for one, prob in pairs]
+        tokens.append(token)
+    return tokens
+
+
+def _result(offer: Offer, states: Sequence[Tensor], times: Sequence[float], ids: Sequence[int]) -> dict[str, Any]:
+    """The text, and the kinds of all states, now that the final tokens are known: Fig. 1 has these colours."""
+    whole = Trace(torch.stack([state.cpu() for state in states])[:, None], torch.tensor(times)[:, None])
+    kinds = whole.kinds(offer.process)[:, 0].tolist()
+    return {
+        "text": decode(offer.tokenizer, torch.tensor([ids]))[0],
+        "tokens": [{**_token(offer, token), "kind": "clean"} for token in ids],
+        "kinds": [[_KINDS[kind] for kind in row] for row in kinds],
+    }
+
+
+def _cost(ticket: Ticket, calls: int) -> dict[str, Any]:
+    return {
+        "network_calls": calls,
+        "milliseconds": ticket.milliseconds,
+        "waited_milliseconds": ticket.waited_milliseconds,
+    }
+
+
+def _kinds(offer: Offer, states: Tensor, final: Tensor) -> list[str]:
+    both = Trace(torch.stack([states, final])[:, None], torch.zeros(2, 1))
+    return [_KINDS[kind] for kind in both.kinds(offer.process)[0, 0].tolist()]
+
+
+def _token(offer: Offer, state: int) -> dict[str, Any]:
+    """A word, or the number of a mask."""
+    V = offer.process.vocab_size
+    if state >= V and isinstance(offer.process, MultiMask):
+        return {"mask": state - V}
+    word = {"text": offer.token_name(state)}
+    return {**word, "special": True} if state in offer.specials else word

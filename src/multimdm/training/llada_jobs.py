@@ -1,0 +1,121 @@
+"""LLaDA in training: a small one from random weights, and the adaptation of one to many masks by LoRA (App. C.5)."""
+
+from pathlib import Path
+
+import torch
+
+import multimdm
+from multimdm.models import Adapter, LLaDA, LLaDAConfig
+from multimdm.models.llada_masks import RESERVED, appended_rows, check_unused, expand_llada, reserved_rows
+from multimdm.models.lora import attach
+from multimdm.objectives import Elbo
+from multimdm.pipeline import Model
+from multimdm.pipeline.llada import base_digest, base_model_config
+from multimdm.process import MultiMask
+from multimdm.process.checks import require
+from multimdm.training.loop import Job
+from multimdm.training.processes import multi_mask
+from multimdm.training.seeds import derive
+from multimdm.training.settings import AdaptRecipe, PretrainRecipe
+from multimdm.training.sources import Source, open_source
+
+_ROWS = 64
+"""A new network's vocabulary is a multiple of this: what is left over is in reserve, as in the published ones."""
+
+
+def pretrain_llada(recipe: PretrainRecipe, source: Source) -> Model:
+    """A network with random weights; masks lie behind the tokens, inside the vocabulary."""
+    num_masks = recipe.process.num_masks if recipe.system == "multimdm" else 1
+    tokens, shape = source.tokenizer.vocab_size, recipe.network.shape
+    V = -(-(tokens + num_masks) // _ROWS) * _ROWS
+    config = LLaDAConfig(
+        vocab_size=V,
+        mask_rows=tuple(range(tokens, tokens + num_masks)),
+        num_rows=V,
+        hidden_dim=shape["hidden_dim"],
+        num_blocks=shape["num_blocks"],
+        num_heads=shape["num_heads"],
+        num_kv_heads=shape["num_heads"],
+        mlp_dim=-(-8 * shape["hidden_dim"] // 3),  # three matrices with as many weights as the usual two
+        max_length=source.length,
+    )
+    torch.manual_seed(derive(recipe.train.seed, "weights"))
+    network = LLaDA(config).initialise()
+    if recipe.network.embedding_std is not None:
+        torch.nn.init.normal_(network.wte.weight, std=recipe.network.embedding_std)
+    process = multi_mask(recipe.process, num_masks, source, recipe.train.seed, V)
+    return Model(network, process, source.tokenizer)
+
+
+def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
+    """The network of a checkpoint with an adapter and many masks; at step 0 it gives the logits it gave before.
+
+    What does not fit is found out from the small files, before weights are read.
+    """
+    config = base_model_config(recipe.init)
+    source = open_source(recipe.data, recipe.train.seed)
+    _check_fits(config, recipe, source)
+    rows = _mask_rows(config, recipe, source)
+    start = multimdm.load(recipe.init, precision=recipe.lora.precision)
+    _check_tokenizer(start, recipe, source)
+    assert isinstance(start.network, LLaDA)
+    adapter = Adapter(
+        rank=recipe.lora.rank,
+        alpha=recipe.lora.alpha,
+        dropout=recipe.lora.dropout,
+        base=str(Path(recipe.init).resolve()) if Path(recipe.init).is_dir() else recipe.init,
+        base_digest=base_digest(recipe.init),
+    )
+    network = attach(expand_llada(start.network, rows), adapter, derive(recipe.train.seed, "lora"))
+    process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, config.vocab_size)
+    model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
+    return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
+
+
+def check_llada_fits(start: Model, init: str, source: Source) -> None:
+    """A checkpoint of any number of masks and the data that it is to be trained on."""
+    assert isinstance(start.process, MultiMask)
+    config = start.network.config
+    require(
+        source.tokenizer.vocab_size <= config.vocab_size and source.length <= config.max_length,
+        f"{init} has {config.vocab_size} tokens and {config.max_length} positions; the data have "
+        f"{source.tokenizer.vocab_size} and {source.length}",
+    )
+
+
+def _mask_rows(config: LLaDAConfig, recipe: AdaptRecipe, source: Source) -> tuple[int, ...]:
+    """Where the masks lie; never on tokens of the data."""
+    M, lora = recipe.process.num_masks, recipe.lora
+    if lora.rows == "appended":
+        rows = appended_rows(config, M)
+    else:
+        # Ids that the tokenizer does not have are in reserve too.
+        spare = lora.spare or RESERVED.get(config.vocab_size) or range(source.tokenizer.vocab_size, config.vocab_size)
+        rows = reserved_rows(config, M, list(spare))
+    used = source.counts().nonzero().flatten().tolist()
+    check_unused(rows, used)
+    return rows
+
+
+def _check_fits(config: LLaDAConfig, recipe: AdaptRecipe, source: Source) -> None:
+    require(
+        config.num_masks == 1,
+        f"init must have one mask, of which more are made; {recipe.init} has {config.num_masks}",
+    )
+    require(
+        source.tokenizer.vocab_size <= config.vocab_size,
+        f"init and data must have the same vocabulary; {recipe.init} has {config.vocab_size} ids, the data "
+        f"{source.tokenizer.vocab_size}: prepare the data with the tokenizer of the checkpoint",
+    )
+    require(
+        config.max_length >= source.length,
+        f"the data have sequences of {source.length} tokens; {recipe.init} is made for {config.max_length} at most",
+    )
+
+
+def _check_tokenizer(start: Model, recipe: AdaptRecipe, source: Source) -> None:
+    require(
+        start.tokenizer is None or start.tokenizer.fingerprint == source.tokenizer.fingerprint,
+        f"init and data must have the same tokenizer; {recipe.init} has {start.tokenizer!r}, the data "
+        f"{source.tokenizer!r}: prepare the data with the tokenizer of the checkpoint",
+    )

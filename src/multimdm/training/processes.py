@@ -1,0 +1,32 @@
+"""The process that a recipe asks for."""
+
+import torch
+from torch import Tensor
+
+from multimdm.process import Hybrid, MultiMask, Schedule, frequency_balanced, modulo, random_balanced
+from multimdm.training.seeds import derive
+from multimdm.training.settings import ProcessChoice
+from multimdm.training.sources import Source
+
+
+def multi_mask(
+    choice: ProcessChoice, num_masks: int, source: Source, seed: int, vocab_size: int | None = None
+) -> MultiMask:
+    """Over the tokens of the data, or over a larger vocabulary that has them first."""
+    V = source.tokenizer.vocab_size if vocab_size is None else vocab_size
+    assignment = _assignment(choice, num_masks, source, seed, V)
+    return MultiMask(V, num_masks, Schedule(choice.rho, choice.alpha), assignment)
+
+
+def hybrid(choice: ProcessChoice, vocab_size: int, width: int) -> Hybrid:
+    """CANDI's, with as few Gaussians per position as a network of this width takes."""
+    return Hybrid(vocab_size, Schedule(kind=choice.alpha), choice.ranks, min(vocab_size, width))
+
+
+def _assignment(choice: ProcessChoice, num_masks: int, source: Source, seed: int, V: int) -> Tensor:
+    if choice.assignment == "random":
+        return random_balanced(V, num_masks, derive(seed, "assignment"))
+    if choice.assignment == "frequency":
+        counts = source.counts().double()
+        return frequency_balanced(torch.nn.functional.pad(counts, (0, V - len(counts))), num_masks)
+    return modulo(V, num_masks)

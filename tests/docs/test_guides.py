@@ -1,0 +1,101 @@
+"""What the guides show must work: every command as printed, on small files, with fewer steps and smaller networks."""
+
+import gzip
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from multimdm.cli.main import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0"
+SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
+EXTRA = {
+    "pretrain": f"{SHORT} {SMALL}",
+    "adapt": SHORT,
+    "distill": SHORT.replace("steps 2", "steps 5"),
+    "evaluate": "--num 2 --sequences 2",
+    "pareto": "--num 2 --temperatures 1.0 --align-entropy none",
+    "entropy": "--out runs/entropy",
+}
+"""What makes each command short."""
+INSTEAD = {
+    "bpe:4096": "bpe:300",
+    "--tokenizer gpt2": "--tokenizer data/letters",  # the Hub's, in place of which stands one of the same size
+    "--preset lm1b": "--preset lm1b book.txt --tokenizer bpe:300",
+    "--preset openwebtext": "--preset openwebtext letters.txt --tokenizer data/letters --valid-last 2 --length 16",
+    "--train.micro-batch 16": "",
+    "--steps 4 8 16": "--steps 1 2",
+}
+STORIES = ("pretrain tales-mdlm", "adapt tales-multimdm-cont")
+LETTERS = "prepare letters.txt --tokenizer chars --out data/letters"
+WEB = "prepare --preset openwebtext --out data/owt"
+BEFORE = {
+    "adaptation": (LETTERS,),
+    "data": (LETTERS,),
+    "distillation": STORIES,
+    "evaluation": STORIES,
+    "scaling": (LETTERS, WEB),
+}
+"""What a guide takes for granted."""
+NUMBER = {"adaptation": 9, "data": 9, "distillation": 2, "evaluation": 6, "method": 1, "scaling": 2}
+"""Commands of each guide: none is overlooked."""
+
+
+def commands(guide: str) -> list[str]:
+    """Without the name of the program; with torchrun, what each rank would run."""
+    text = (DOCS / f"{guide}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
+    shown = [line for block in blocks for line in block.splitlines()]
+    shown += re.findall(r"\*Made by `(multimdm [^`]+)`", text)
+    return [re.sub(r"^(torchrun .* -m )?multimdm ", "", line) for line in shown if "multimdm " in line]
+
+
+def shortened(command: str) -> list[str]:
+    for printed, small in INSTEAD.items():
+        command = command.replace(printed, small)
+    return shlex.split(f"{command} {EXTRA.get(command.split()[0], '')}")
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """The files that the guides speak of."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("book", "captions", "novel"):
+        lines = "\n".join(f"This is line {n} of a {name}.\n" for n in range(150))
+        Path(f"{name}.txt").write_text(lines, encoding="utf-8")
+    Path("diary.txt").write_text("\n<|endoftext|>\n".join(f"Day {n}.\nIt rained." for n in range(40)), encoding="utf-8")
+    Path("parts").mkdir()
+    with gzip.open("parts/one.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"body": f"Note {n} says little."}) + "\n" for n in range(150))
+    # As many characters, with four special tokens, as the small MDLM has tokens.
+    letters = "".join(chr(0x100 + n) for n in range(96))
+    Path("letters.txt").write_text("\n".join(letters[n : n + 12] for n in range(84 + 1)), encoding="utf-8")
+    shutil.copytree(GOLDEN / "mdlm_dit", "mdlm-owt")
+    return tmp_path
+
+
+@pytest.mark.parametrize("guide", NUMBER)
+def test_its_commands_run(guide, workplace):
+    found = commands(guide)
+    assert len(found) == NUMBER[guide], found
+    for command in (*BEFORE.get(guide, ()), *found):
+        words = shortened(command)
+        assert main(words) == 0, words
+
+
+def test_snippets_of_the_data_guide(workplace, capsys):
+    """The first prepared data and Tales in Python."""
+    text = (DOCS / "data.md").read_text(encoding="utf-8")
+    assert main(shortened(next(line for line in commands("data") if "captions.txt" in line))) == 0
+    snippets = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(snippets) == 2
+    for snippet in snippets:
+        exec(snippet, {})
+    assert "This is line" in capsys.readouterr().out

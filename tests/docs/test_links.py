@@ -1,0 +1,79 @@
+"""Links of the README and the guides lead somewhere, and NOTATION names what there is."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "multimdm"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTATION = (ROOT / "docs" / "NOTATION.md").read_text(encoding="utf-8")
+ROWS = [
+    re.split(r"(?<!\\)\|", line.strip().strip("|"))
+    for line in NOTATION.splitlines()
+    if line.startswith("|") and not line.startswith(("|---", "| paper"))
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not link.startswith(("http://", "https://", "#")):
+            assert (page.parent / link.partition("#")[0]).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_of_the_package_exist(page):
+    """Named like `process/multimask.py` or `benchmarks/README.md`."""
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`(?:python )?((?:\w+/)+\w+\.(?:py|md))\b", text):
+        assert (SOURCE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_the_index_has_every_guide():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"\]\((\w+\.md)\)", index))
+    assert listed == {page.name for page in PAGES if page.parent.name == "docs" and page.name != "README.md"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1].strip())
+def test_names_of_the_notation_are_defined_where_it_says(row):
+    _, code, _, where = row
+    files = [SOURCE / name for name in re.findall(r"`([\w/]+\.py)`", where)]
+    if not files:
+        assert where.split(";")[0].strip() in ("everywhere", "arguments")
+        return
+    defined = set().union(*(definitions(path) for path in files))
+    for span in re.findall(r"`([^`]+)`", code):
+        named = set(re.findall(r"[A-Za-z_]\w+", re.sub(r'"[^"]*"', "", span)))
+        assert named <= defined | IDS, f"{named - defined} not in {where.strip()}"
+
+
+def test_every_cited_label_is_in_the_notation():
+    cited = set()
+    for path in SOURCE.rglob("*.py"):
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        for labels in re.findall(r"\b(?:Eqs?|Thm|Prop|Algs?|Tab)\. \(([\w, -]+)\)", text):
+            cited |= {label for label in re.split(r", ?", labels) if not label.startswith("_")}
+    assert len(cited) > 20
+    assert not {label for label in cited if label not in NOTATION}
+
+
+IDS = {"id", "ids"}
+"""Words of the table that are no names."""
+
+
+def definitions(path: Path) -> set[str]:
+    """Functions, classes, arguments, fields and variables of a file."""
+    names = {path.stem}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return names

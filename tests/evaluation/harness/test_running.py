@@ -1,0 +1,78 @@
+"""Models on tasks at several numbers of tokens per step, and the table of it."""
+
+import json
+
+import pytest
+
+from multimdm.evaluation.harness import running
+from multimdm.evaluation.harness.running import HarnessPlan, run_plan
+from multimdm.evaluation.harness.scores import Score, Scored
+from multimdm.evaluation.store import Store
+from multimdm.pipeline.answers import Answering
+from multimdm.report.harness_table import as_data, markdown, print_scores
+from support.addition import sums, write_task
+from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
+
+
+def test_two_models_at_three_speeds_and_nothing_twice(tmp_path, monkeypatch):
+    paths = [
+        str(write_llada(tmp_path / name, tiny_llada(seed), chat_tokenizer())) for name, seed in (("one", 0), ("two", 1))
+    ]
+    include = write_task(tmp_path / "tasks", sums(6, 0), 4)
+    plan = HarnessPlan(("addition",), include=str(include), limit=5)
+    scores = run_plan(plan, paths, Store(tmp_path / "results"))
+    assert [(s.model, s.tps, s.score.calls) for s in scores] == [
+        (name, tps, 4 // tps) for name in ("one", "two") for tps in (1, 2, 4)
+    ]
+    assert {s.score.items for s in scores} == {5}
+    monkeypatch.setattr(running, "measure_task", lambda *_: pytest.fail("it is measured again"))
+    assert run_plan(plan, paths, Store(tmp_path / "results")) == scores
+
+
+def score(right: int, items: int = 20, calls: int = 8) -> Score:
+    return Score.of([True] * right + [False] * (items - right), 8, calls)
+
+
+def test_intervals_are_binomial():
+    half = score(10)
+    assert (half.share.value, half.right, half.items) == (0.5, 10, 20)
+    assert half.share.low == pytest.approx(0.2993, abs=1e-4)  # Wilson's, from tables
+    assert half.share.high == pytest.approx(0.7007, abs=1e-4)
+    none = score(0)
+    assert none.share.low == pytest.approx(0.0)
+    assert none.share.high == pytest.approx(0.1611, abs=1e-4)
+
+
+def test_the_table(capsys):
+    scores = [
+        Scored("GSM8K", "base", 1, score(10)),
+        Scored("GSM8K", "base", 2, score(5, calls=4)),
+        Scored("GSM8K", "adapted", 1, score(11)),
+    ]
+    lines = markdown(scores).splitlines()
+    assert lines[0] == "| task | model | TPS 1 | TPS 2 |"
+    assert lines[2] == "| GSM8K | base | 50.0 [29.9, 70.1] n=20 c=8 | 25.0 [11.2, 46.9] n=20 c=4 |"
+    assert lines[3].endswith("| –  |")
+    print_scores(scores)
+    assert "50.0" in capsys.readouterr().out
+    assert json.loads(json.dumps(as_data(scores)))[0]["right"] == 10
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (HarnessPlan(("gsm9k",)), "there is no task 'gsm9k'; there are math500, gsm8k, humaneval, mbpp"),
+        (HarnessPlan(("humaneval",)), "humaneval is judged by running programs .*: allow it with --run-code"),
+        (HarnessPlan(("gsm8k",), data="/nowhere"), "/nowhere lacks gsm8k/train.jsonl"),
+        (HarnessPlan(("gsm8k", "gsm8k")), "tasks must be different ones"),
+        (HarnessPlan(()), "tasks and tps must each have at least one"),
+        (
+            HarnessPlan(("gsm8k",), tps=(3,), own_length=False, answering=Answering(gen_length=8)),
+            "gen_length must be divisible by tps; got 8 and 3",
+        ),
+        (HarnessPlan(("gsm8k",), answering=Answering(steps=4)), "steps are given by tps"),
+    ],
+)
+def test_bad_plans(plan, message):
+    with pytest.raises(ValueError, match=message):
+        run_plan(plan, ["nowhere"], Store())

@@ -1,0 +1,165 @@
+"""The quickstart with a budget of seconds: every stage runs, a stopped one goes on, equal seeds give equal numbers."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from multimdm import load
+from multimdm.cli.main import main
+from multimdm.evaluation.subject import Subject
+from multimdm.quickstart import running
+from multimdm.quickstart.progress import Overall
+from multimdm.quickstart.running import run
+from multimdm.quickstart.stages import FAST, FULL, Budget, stages
+from multimdm.report.quickstart_report import verdicts
+from multimdm.training import loop
+from support.runs import weights
+
+TINY = Budget(
+    pretrain=10,
+    continued=5,
+    distilled=5,
+    samples=3,
+    steps=(1, 4),
+    temperatures=(1.0, 0.8),
+    checkpoint_every=2,
+    batch=4,
+    validation=8,
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("quickstart")
+    return out, run(out, TINY, seed=1)
+
+
+def test_it_leaves_a_report_and_pictures(finished):
+    out, story = finished
+    names = {path.name for path in out.iterdir() if path.is_file()}
+    pictures = {f"{name}.png" for name in ("quality", "validity", "losses", "distillation", "trajectory")}
+    assert names >= pictures | {"pareto-K1.png", "pareto-K4.png", "report.html", "results.json"}
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert not _addresses(page), "the page must stand alone"
+    for word in ("MultiMDM distilled", "10 × 4 stories", "one training seed (1)", "What came out"):
+        assert word in page
+    sentences = list(verdicts(story))
+    assert sentences[0].startswith("Before distillation: GenPPL of MultiMDM, beside MDLM, is ")
+    assert all(done.seconds > 0 for done in story.stages)
+
+
+def test_the_branches_have_equal_budgets():
+    for budget in (FULL, FAST):
+        plan = {stage.name: stage for stage in stages(budget, 0)}
+        for one, other in (("mdlm", "multimdm"), ("mdlm-distilled", "multimdm-distilled")):
+            assert plan[one].steps == plan[other].steps
+
+
+def test_what_the_stages_make(finished):
+    out, _ = finished
+    made = {name: load(out / name / "model") for name in ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled")}
+    assert [model.process.num_masks for model in made.values() if model.process] == [1, 20, 1, 20]
+    assert [step["command"] for step in made["multimdm-distilled"].lineage] == ["pretrain", "adapt", "distill"]
+
+
+def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch):
+    """Stopped in the second stage, then while it measures: the same numbers in the end."""
+    out, _ = finished
+    monkeypatch.setattr(loop._Run, "_one_step", _interrupted(loop._Run._one_step, after=13))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, TINY, seed=1)
+    monkeypatch.undo()
+    monkeypatch.setattr(Subject, "aligned", _interrupted(Subject.aligned, after=3))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, TINY, seed=1)
+    monkeypatch.undo()
+    run(tmp_path, TINY, seed=1)
+    for name in ("mdlm", "multimdm-distilled"):
+        assert weights(tmp_path / name) == weights(out / name)
+    assert _numbers(tmp_path) == _numbers(out)
+
+
+def test_again_it_trains_nothing(finished, monkeypatch):
+    out, _ = finished
+    before = _numbers(out)
+    monkeypatch.setattr(loop._Run, "_one_step", _interrupted(None, after=0))
+    monkeypatch.setattr(running, "_CALL", 1.0)
+    run(out, TINY, seed=1)
+    assert _numbers(out) == before
+
+
+def test_another_seed_needs_another_place(finished):
+    out, _ = finished
+    with pytest.raises(ValueError, match=r"train.seed = 1, not 2.*--out"):
+        run(out, TINY, seed=2)
+
+
+def test_the_command(monkeypatch, tmp_path, capsys, finished):
+    story = finished[1]
+    asked = {}
+
+    def instead(out, budget, seed):
+        asked.update(out=out, budget=budget, seed=seed)
+        return story
+
+    monkeypatch.setattr(running, "run", instead)
+    assert main(["quickstart", "--fast", "--seed", "3", "--out", str(tmp_path)]) == 0
+    assert asked == {"out": tmp_path, "budget": FAST, "seed": 3}
+    printed = capsys.readouterr().out
+    assert f"multimdm sample {tmp_path}/multimdm-distilled/model --steps 4" in printed
+    assert main(["quickstart", "--seed", "-1"]) == 2
+    assert "--seed must be 0 or more; got -1" in capsys.readouterr().err
+
+
+def test_the_commands_it_names_work(finished, tmp_path, capsys):
+    out, _ = finished
+    model = str(out / "multimdm-distilled" / "model")
+    assert main(["sample", model, "--steps", "4", "--num", "2", "--trace"]) == 0
+    infill = "Lily found a [MASK] [MASK] . she kept the [MASK] ."
+    assert main(["sample", model, "--steps", "2", "--infill", infill]) == 0
+    arguments = ["--init", str(out / "multimdm" / "model"), "--out", str(tmp_path / "longer"), "--train.steps", "5"]
+    arguments += ["--log.validation-sequences", "4", "--train.batch-size", "2"]
+    assert main(["distill", "tales-distill-gumbel", *arguments]) == 0
+
+
+def test_time_left_counts_only_what_this_process_did(monkeypatch, capsys):
+    """Half of the first stage was done before; the second half took 10 s, and the other stage is twice as long."""
+    now = 0.0
+    monkeypatch.setattr("multimdm.quickstart.progress.time.monotonic", lambda: now)
+    with Overall([1.0, 2.0]) as overall:
+        overall.begin("first", share=0.5)
+        now = 10.0
+        overall.done(1.0, "numbers")
+    assert "about 0:00:40 left in all" in capsys.readouterr().err
+
+
+def _interrupted(function, after):
+    calls = 0
+
+    def wrapped(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise KeyboardInterrupt
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+def _numbers(out):
+    """Results without the paths of models, which differ between directories."""
+    data = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    return [{key: value for key, value in each.items() if key not in ("path", "fingerprint")} for each in data]
+
+
+def _addresses(page):
+    """What a browser would fetch."""
+    found = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            found.extend(v for k, v in attrs if k in ("src", "href") and not str(v).startswith(("data:", "#")))
+
+    Parser().feed(page)
+    return found

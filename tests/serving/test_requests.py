@@ -1,0 +1,112 @@
+"""What is refused, and how it is said; what every server tells of itself."""
+
+import pytest
+
+BAD = [
+    ({"steps": 0}, "steps", "steps must be from 1 to 256; got 0"),
+    ({"steps": 257}, "steps", "got 257"),
+    ({"steps": 4.5}, "steps", "integer"),
+    ({"steps": True}, "steps", "integer"),
+    ({"n": 17}, "n", "n must be from 1 to 16; got 17"),
+    ({"n": 9, "prompt": ["Lily", "Tom"]}, "n", "at most 16; got 18"),
+    ({"max_tokens": 48}, "max_tokens", "max_tokens must be from 1 to 47; got 48"),
+    ({"max_tokens": 0}, "max_tokens", "got 0"),
+    ({"temperature": -1}, "temperature", "temperature must be 0"),
+    ({"temperature": 1e-9}, "temperature", "temperature must be 0"),
+    ({"top_p": 0}, "top_p", "top_p must lie in (0, 1]"),
+    ({"seed": -1}, "seed", "seed must be from 0"),
+    ({"sampler": "beam"}, "sampler", "'ancestral' or 'confidence'"),
+    ({"stop": ["a"] * 5}, "stop", "at most 4"),
+    ({"stop": ""}, "stop", "must not be empty"),
+    ({"prompt": []}, "prompt", "empty list"),
+    ({"prompt": [0, 404]}, "prompt", "ids are 0 to 403; got 404"),
+    ({"prompt": "Lily " * 48}, "prompt", "leave room in the 48 tokens"),
+    ({"prompt": {"text": "Lily"}}, "prompt", "string"),
+    ({"echo": True}, "echo", "leave it out"),
+    ({"tools": [{}]}, "tools", "leave it out"),
+    ({"temprature": 1}, "temprature", "did you mean temperature"),
+]
+
+
+@pytest.mark.parametrize(("change", "param", "message"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_requests_name_field_value_and_remedy(live, change, param, message):
+    reply = live.post("/v1/completions", {"prompt": "Lily", **change})
+    assert reply.status == 400
+    assert message in reply.message
+    assert reply.data["error"]["param"] == param
+    assert reply.data["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"null", b"[]", b'"x"', b"\xff\xfe", b"[" * 20_000, b'{"steps": 1' + b"0" * 5000 + b"}"]
+)
+def test_bodies_that_are_no_request(live, body):
+    assert live.send("POST", "/v1/completions", body).status == 400
+
+
+def test_lone_surrogates(live):
+    for body in (rb'{"prompt": "\ud800"}', rb'{"\ud800": 1}', rb'{"model": "\udfff"}'):
+        assert live.send("POST", "/v1/completions", body).status in (400, 404)
+
+
+def test_only_json_is_read(live):
+    """A form or plain text, which pages of other sites can send without leave, does nothing."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        reply = live.send("POST", "/v1/completions", b'{"prompt": "Lily"}', {"Content-Type": kind})
+        assert reply.status == 415
+
+
+def test_other_names_for_this_machine_are_refused(live):
+    assert live.send("GET", "/v1/models", headers={"Host": "evil.example"}).status == 400
+    assert live.send("GET", "/v1/models", headers={"Host": f"localhost:{live.port}"}).status == 200
+
+
+def test_no_cors(live):
+    reply = live.send(
+        "OPTIONS", "/v1/completions", headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    )
+    assert reply.status == 405
+    reply = live.send("GET", "/v1/models", headers={"Origin": "http://evil.example"})
+    assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    "path", ["/../../etc/passwd", "/index.html/..", "/page/index.html", "/%2e%2e/limits.py", "/v1/none"]
+)
+def test_no_request_names_a_file(live, path):
+    reply = live.send("GET", path)
+    assert reply.status == 404
+    assert reply.data["error"]["type"] == "not_found_error"
+
+
+def test_the_page_needs_nothing_from_elsewhere(live):
+    page = live.send("GET", "/")
+    assert page.status == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    for name in ("/playground.css", "/playground.js", "/grid.js", "/inspector.js", "/trace.js", "/icon.svg"):
+        file = live.send("GET", name)
+        assert file.status == 200
+        outside = file.body.replace(b"http://www.w3.org/2000/svg", b"")
+        assert b"http://" not in outside
+        assert b"https://" not in outside
+        assert b"innerHTML" not in file.body
+
+
+def test_health_models_and_metrics(live):
+    assert live.send("GET", "/healthz").data == {"status": "ok"}
+    facts = live.send("GET", "/v1/models").data["data"][0]["multimdm"]
+    assert (facts["num_masks"], facts["max_length"], facts["gap"]) == (3, 48, "[MASK]")
+    before = live.service.metrics.value("multimdm_network_calls_total")
+    live.post("/v1/completions", {"prompt": "Lily", "steps": 3})
+    assert live.service.metrics.value("multimdm_network_calls_total") == before + 3
+    text = live.send("GET", "/metrics").body.decode()
+    assert 'multimdm_requests_total{path="/v1/completions",status="200"}' in text
+    assert "multimdm_answer_seconds_bucket" in text
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(len(line.rsplit(" ", 1)) == 2 and float(line.rsplit(" ", 1)[1]) >= 0 for line in lines)
+
+
+def test_openapi_is_there(live):
+    paths = live.send("GET", "/openapi.json").data["paths"]
+    assert {"/v1/completions", "/v1/chat/completions", "/v1/trace", "/v1/models"} <= set(paths)
