@@ -10,6 +10,8 @@ import multimdm
 from multimdm.cli import distill, pretrain
 from multimdm.cli.main import main
 from multimdm.cli.recipe_command import _parse
+from multimdm.models import DiT
+from multimdm.process import MultiMask
 from multimdm.training.settings import DistillRecipe, PretrainRecipe
 from support.runs import metrics, tiny, write_recipe
 
@@ -32,6 +34,8 @@ def test_pretrain_then_adapt_then_resume(recipe, tmp_path, capfd):
     assert main(arguments) == 0
     before, after = multimdm.load(f"{out}/model"), multimdm.load(tmp_path / "cont" / "model")
     assert after.process is not None
+    assert isinstance(after.network, DiT)
+    assert isinstance(before.network, DiT)
     assert (after.process.num_masks, after.network.config.time_gate) == (5, True)
     assert [step["command"] for step in after.lineage] == ["pretrain", "adapt"]
     assert after.lineage[1]["recipe"]["init"] == f"{out}/model"
@@ -54,7 +58,9 @@ def test_at_step_zero_the_adapted_model_is_the_masked_one(recipe, tmp_path):
     old = multimdm.load(out / "model").network
     x_0 = job.source.valid(0, 8).ids
     t = torch.linspace(0.1, 0.9, 8, dtype=torch.float64)
-    x_t = job.model.process.corrupt(x_0, t)  # pyright: ignore[reportOptionalMemberAccess]
+    process = job.model.process
+    assert isinstance(process, MultiMask)
+    x_t = process.corrupt(x_0, t)
     single = torch.where(x_t >= 404, 404, x_t)
     with torch.no_grad():
         torch.testing.assert_close(job.model.network.eval()(x_t, t), old(single, t), rtol=1e-5, atol=1e-5)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate, perplexity
+from multimdm.evaluation.sample_statistics import token_counts, unigram_entropy
 from support.present import present
 
 
@@ -86,3 +87,25 @@ def test_parts_that_all_agree_are_not_certain():
 
 def test_perplexity_does_not_overflow():
     assert math.isfinite(perplexity(1e6))
+
+
+def test_the_pooled_entropy_is_that_of_all_samples_together():
+    """Equal samples add nothing to each other; different ones do, and the interval covers the law's own entropy."""
+    ids = torch.randint(0, 20, (1, 30), generator=torch.Generator().manual_seed(0)).expand(8, 30)
+    alike = Bootstrap(8).pooled_entropy(token_counts(ids))
+    assert alike.value == pytest.approx(float(unigram_entropy(ids)[0]))
+    assert alike.low == pytest.approx(alike.value)
+    assert alike.high == pytest.approx(alike.value)
+    law = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+    covered = 0
+    for seed in range(50):
+        draws = torch.multinomial(law, 200 * 10, replacement=True, generator=torch.Generator().manual_seed(seed))
+        found = Bootstrap(200, resamples=200).pooled_entropy(token_counts(draws.view(200, 10)))
+        assert found.value == pytest.approx(float(torch.special.entr(draws.bincount() / 2000).sum()))
+        covered += found.contains(float(torch.special.entr(law).sum()))
+    assert 41 <= covered <= 50
+
+
+def test_padding_has_no_counts():
+    ids, valid = torch.tensor([[3, 3, 7], [7, 5, 5]]), torch.tensor([[True, True, False], [True, True, True]])
+    assert token_counts(ids, valid).tolist() == [[2, 0, 0], [0, 2, 1]]

@@ -3,7 +3,7 @@
 import torch
 
 from multimdm.models import DiT, DiTConfig, start_copying
-from multimdm.models.layers import modulate
+from multimdm.models.layers import Block, modulate
 
 V, L = 11, 6
 
@@ -20,10 +20,11 @@ def test_attention_adds_what_it_attends_to():
     """With queries at zero, every position attends to all alike: what is added is the mean of the normalised inputs."""
     network = copying()
     block = network.blocks[0]
+    assert isinstance(block, Block)
     with torch.no_grad():
         block.attn_qkv.weight[:16] = 0.0
-        block.mlp[2].weight.zero_()
-        block.mlp[2].bias.zero_()
+        for parameter in block.mlp[2].parameters():
+            parameter.zero_()
     x, c = torch.randn(3, L, 16), torch.zeros(3, 1, 8)
     shift = scale = torch.zeros(1)
     expected = x + modulate(block.norm1(x), shift, scale).mean(1, keepdim=True)
@@ -35,6 +36,7 @@ def test_a_word_that_is_seen_is_the_word_that_is_said():
     network = copying()
     with torch.no_grad():
         for block in network.blocks:
+            assert isinstance(block, Block)
             block.adaLN_modulation.bias.zero_()  # closed gates: nothing is added
     ids = torch.arange(V - V % L).reshape(-1, L)
     assert torch.equal(network(ids, torch.tensor(0.5)).argmax(-1), ids)

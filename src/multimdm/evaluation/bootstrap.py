@@ -97,6 +97,19 @@ class Bootstrap:
         low, high = np.quantile(sums[:, 0] / sums[:, 1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Estimate(value, transform(float(low)), transform(float(high)))
 
+    def pooled_entropy(self, counts: Int64[Tensor, "num V"]) -> Estimate:
+        """-sum_v f_v log f_v in nats, with f_v the share of token v in all samples together.
+
+        Fewer different samples have less of it, so resamples lie below the value; their interval is moved back to it.
+        """
+        table = counts[:, counts.sum(0) > 0].double().cpu().numpy()
+        value = float(_entropy(table.sum(0)))
+        if self._num < 2:
+            return Estimate(value)
+        found = np.concatenate([_entropy(weights @ table) for weights in self._weights()])
+        low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) + value - found.mean()
+        return Estimate(value, float(low), float(high))
+
     def _weights(self) -> Iterator[np.ndarray]:
         """How often each sample occurs in each resample, in chunks [resamples, num]."""
         generator = np.random.default_rng(self._seed)
@@ -104,6 +117,12 @@ class Bootstrap:
         chunk = max(1, _ENTRIES // self._num)
         for start in range(0, self._resamples, chunk):
             yield generator.multinomial(self._num, chances, min(chunk, self._resamples - start)).astype(np.float64)
+
+
+def _entropy(counts: np.ndarray) -> np.ndarray:
+    """Of the distributions in proportion to the rows."""
+    shares = counts / counts.sum(-1, keepdims=True)
+    return -(shares * np.log(shares, out=np.zeros_like(shares), where=shares > 0)).sum(-1)
 
 
 def perplexity(nats: float | int) -> float:

@@ -8,7 +8,7 @@ from torch import Tensor
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.progress import Progress, ignore
-from multimdm.evaluation.sample_statistics import distinct, repeated, unigram_entropy
+from multimdm.evaluation.sample_statistics import distinct, repeated, token_counts, unigram_entropy
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.tales_models import speaks_tales, tales_for
 from multimdm.pipeline import Model, Samples
@@ -33,7 +33,9 @@ class Measurement:
     gen_ppl: Estimate | None
     """None without a judge, and if the judge finds nothing to judge."""
     entropy: Estimate
-    """Unigram entropy of a sample in nats, averaged."""
+    """Unigram entropy of a sample in nats, averaged: variety within samples."""
+    pooled_entropy: Estimate
+    """Unigram entropy of all samples together: low where samples resemble each other, which the other does not see."""
     distinct: tuple[Estimate, Estimate, Estimate]
     """Shares of different 1-, 2- and 3-grams within a sample, averaged."""
     duplicates: Estimate
@@ -112,6 +114,7 @@ def describe(
         judge=judge.name if judge is not None else None,
         gen_ppl=judge.score(ids, progress=progress).gen_ppl(bootstrap) if judge is not None else None,
         entropy=bootstrap.mean(unigram_entropy(ids)),
+        pooled_entropy=bootstrap.pooled_entropy(token_counts(ids)),
         distinct=(one, two, three),
         duplicates=bootstrap.share(repeated(ids)),
         valid_sentences=sentences,

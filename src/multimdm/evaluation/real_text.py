@@ -11,7 +11,7 @@ from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.progress import Progress, ignore
-from multimdm.evaluation.sample_statistics import unigram_entropy
+from multimdm.evaluation.sample_statistics import token_counts, unigram_entropy
 from multimdm.evaluation.tales_models import fingerprint_of_tales, tales_for
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import length_of, tokenizer_of
@@ -111,6 +111,8 @@ class RealFigures:
     """Of which the entropy is."""
     entropy: Estimate
     """By the definition for samples."""
+    pooled_entropy: Estimate
+    """Of all sequences together."""
     judge: str | None
     judged: int
     """Sequences that the judge was shown."""
@@ -123,7 +125,9 @@ def describe_real(
 ) -> RealFigures:
     """Entropy and the judge's own score, the latter on fewer sequences since judges take time."""
     example = text.take(entropy_of)
-    entropy = Bootstrap(len(example.ids)).mean(unigram_entropy(example.ids, example.valid))
+    bootstrap = Bootstrap(len(example.ids))
+    entropy = bootstrap.mean(unigram_entropy(example.ids, example.valid))
+    pooled = bootstrap.pooled_entropy(token_counts(example.ids, example.valid))
     shown = text.take(judged)
     n = len(shown.ids)
     scores = None if judge is None else judge.score(shown.ids, shown.valid, progress)
@@ -131,6 +135,7 @@ def describe_real(
         name=text.name,
         sequences=len(example.ids),
         entropy=entropy,
+        pooled_entropy=pooled,
         judge=None if judge is None else judge.name,
         judged=0 if judge is None else n,
         gen_ppl=None if scores is None else scores.gen_ppl(Bootstrap(n)),

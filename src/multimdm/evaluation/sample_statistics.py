@@ -21,6 +21,13 @@ def unigram_entropy(ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | 
     return torch.special.entr(counts.double() / total).sum(1)
 
 
+def token_counts(ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None) -> Int64[Tensor, "num n"]:
+    """How often each of the n tokens that occur at all is in each sequence; padding (not `valid`) is left out."""
+    tokens, places = ids.unique(return_inverse=True)
+    weights = torch.ones_like(ids) if valid is None else valid.long()
+    return ids.new_zeros(len(ids), len(tokens)).scatter_add_(1, places, weights)
+
+
 def distinct(ids: Int64[Tensor, "num L"], n: int) -> Float64[Tensor, " num"]:
     """Different n-grams of a sample over all its n-grams, sample by sample (0 for samples shorter than n).
 

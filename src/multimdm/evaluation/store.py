@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from multimdm.data.directories import write_text
 
-_FORMAT = 2
+_FORMAT = 3
 """Raised when the meaning of stored figures changes: older ones are then measured anew."""
 
 Result = TypeVar("Result")

@@ -3,6 +3,7 @@
 import torch
 
 from multimdm.models.dit import DiT
+from multimdm.models.layers import Block
 
 _HEAD_SCALE = 0.05
 """The head's rows as a share of the embeddings: predictions begin nearly uniform."""
@@ -19,6 +20,7 @@ def start_copying(network: DiT) -> None:
     """
     d = network.config.hidden_dim
     for block in network.blocks:
+        assert isinstance(block, Block)
         torch.nn.init.eye_(block.attn_qkv.weight[2 * d :])
         torch.nn.init.eye_(block.attn_out.weight)
         gates = block.adaLN_modulation.bias.unflatten(0, (6, d))

@@ -32,7 +32,8 @@ from multimdm.report.trajectory_picture import legend, trajectory_picture
 _NOTES = (
     "GenPPL is exp(negative log-likelihood per token) of the samples as the judge sees them, over all samples; only "
     "repeated end-of-text tokens are left out. It can be lowered by dull samples, so it must be read with the entropy: "
-    "the unigram entropy of a sample in nats, averaged over samples. Distinct-n is the share of different n-grams "
+    "the unigram entropy of a sample in nats, averaged over samples. That says nothing of samples that resemble each "
+    "other; the pooled entropy, of all samples together, does. Distinct-n is the share of different n-grams "
     "within a sample; duplicates are samples that equal another one. "
     f"Brackets are {INTERVAL}s over samples: percentile bootstrap, and Wilson's for stories, duplicates and "
     "sentences that all agree (it takes samples for independent; equal ones are so together, so for duplicates it is "
@@ -84,7 +85,8 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         said = (
             f"; the judge gives it a perplexity of {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl else ""
         )
-        yield paragraph(f"Real text ({real.name}) has entropy {full_text(real.entropy)}{said}.")
+        pooled = f"pooled {full_text(real.pooled_entropy)}"
+        yield paragraph(f"Real text ({real.name}) has entropy {full_text(real.entropy)}, {pooled}{said}.")
     if any(e.measurements for e in evaluations) and all(e.real is None for e in evaluations):
         yield paragraph(NO_TEXT)
 
@@ -141,7 +143,7 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     yield heading("All measurements")
     tales = any(m.valid_stories is not None for e in evaluations for m in e.measurements)
     calls = any(m.nfe != m.steps for e in evaluations for m in e.measurements)
-    header = ["model", "K", *(["calls"] if calls else []), "τ", "GenPPL", "entropy"]
+    header = ["model", "K", *(["calls"] if calls else []), "τ", "GenPPL", "entropy", "pooled"]
     header += ["valid stories", "valid sentences"] if tales else []
     header += ["distinct-1", "distinct-2", "distinct-3", "duplicates"]
     rows = []
@@ -154,7 +156,7 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             row: list[str | Markup] = [e.label, str(m.steps), *([str(m.nfe)] if calls else [])]
             row.append(figure_cell(f"{m.temperature:.4g}", kind))
             row.append(_with_interval(m.gen_ppl, perplexity_text))
-            row.append(_with_interval(m.entropy, entropy_text))
+            row += [_with_interval(x, entropy_text) for x in (m.entropy, m.pooled_entropy)]
             if tales:
                 row += [_with_interval(x, share_text) for x in (m.valid_stories, m.valid_sentences)]
             row += [_with_interval(d, ratio_text) for d in m.distinct]

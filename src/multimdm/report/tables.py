@@ -152,7 +152,7 @@ def csv_text(table: Table) -> str:
 
 
 _FIGURES = (
-    *("gen_ppl", "entropy", "distinct_1", "distinct_2", "distinct_3", "duplicates"),
+    *("gen_ppl", "entropy", "pooled_entropy", "distinct_1", "distinct_2", "distinct_3", "duplicates"),
     *("valid_sentences", "valid_stories"),
 )
 FIELDS = (
@@ -165,7 +165,7 @@ FIELDS = (
 
 def csv_row(steps: int, m: Measurement) -> list[object]:
     """A measurement under FIELDS; what there is not is left empty."""
-    figures = (m.gen_ppl, m.entropy, *m.distinct, m.duplicates, m.valid_sentences, m.valid_stories)
+    figures = (m.gen_ppl, m.entropy, m.pooled_entropy, *m.distinct, m.duplicates, m.valid_sentences, m.valid_stories)
     values = [x for e in figures for x in ([e.value, e.low, e.high] if e is not None else [None] * 3)]
     row = [steps, m.nfe, m.temperature, m.judge, *values, m.num, m.length, m.seed]
     return ["" if x is None else x for x in row]

@@ -43,7 +43,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
     real = evaluation.real
     if real is not None:
         said = f", GenPPL {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl is not None else ""
-        console.print(escape(f"real text ({real.name}): entropy {full_text(real.entropy)}{said}"))
+        entropies = f"entropy {full_text(real.entropy)}, pooled {full_text(real.pooled_entropy)}"
+        console.print(escape(f"real text ({real.name}): {entropies}{said}"))
     elif evaluation.measurements:
         console.print(escape(NO_TEXT))
     nelbo = evaluation.nelbo
@@ -63,7 +64,7 @@ def _measurements(evaluation: Evaluation) -> Table:
     tales = any(m.valid_stories is not None for m, _ in rows)
     calls = any(m.nfe != m.steps for m, _ in rows)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    names = ["K", *(["calls"] if calls else []), "tau", "GenPPL", "entropy"]
+    names = ["K", *(["calls"] if calls else []), "tau", "GenPPL", "entropy", "pooled"]
     names += (["stories", "sentences"] if tales else []) + ["distinct 1/2/3", "duplicates"]
     for name in names:
         table.add_column(name, justify="right", no_wrap=name.startswith("distinct"))
@@ -74,7 +75,8 @@ def _measurements(evaluation: Evaluation) -> Table:
 
 def _row(m: Measurement, kind: str, calls: bool, tales: bool) -> list[Text]:
     cells = [Text(str(m.steps)), *([Text(str(m.nfe))] if calls else []), _cell(f"{m.temperature:.4g}", kind)]
-    cells += [_estimate(m.gen_ppl, perplexity_text), _estimate(m.entropy, entropy_text)]
+    cells += [_estimate(m.gen_ppl, perplexity_text)]
+    cells += [_estimate(x, entropy_text) for x in (m.entropy, m.pooled_entropy)]
     cells += [_estimate(x, share_text) for x in (m.valid_stories, m.valid_sentences)] if tales else []
     distinct = [Text.assemble(ratio_text(d.value), (f" {interval_text(d, ratio_text)}", "dim")) for d in m.distinct]
     return [*cells, Text("\n").join(distinct), _estimate(m.duplicates, share_text)]
