@@ -103,7 +103,7 @@ class Bootstrap:
         Fewer different samples have less of it, so resamples lie below the value; their interval is moved back to it.
         """
         table = counts[:, counts.sum(0) > 0].double().cpu().numpy()
-        value = float(_entropy(table.sum(0)))
+        value = float(_entropy(table.sum(0, keepdims=True))[0])
         if self._num < 2:
             return Estimate(value)
         found = np.concatenate([_entropy(weights @ table) for weights in self._weights()])

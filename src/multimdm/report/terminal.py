@@ -24,7 +24,7 @@ from multimdm.report.formats import (
     value_text,
 )
 
-_WIDTH = 120
+_WIDTH = 132
 """Of what is not a terminal."""
 
 
@@ -76,7 +76,8 @@ def _measurements(evaluation: Evaluation) -> Table:
 def _row(m: Measurement, kind: str, calls: bool, tales: bool) -> list[Text]:
     cells = [Text(str(m.steps)), *([Text(str(m.nfe))] if calls else []), _cell(f"{m.temperature:.4g}", kind)]
     cells += [_estimate(m.gen_ppl, perplexity_text)]
-    cells += [_estimate(x, entropy_text) for x in (m.entropy, m.pooled_entropy)]
+    # Of the pooled entropy no interval, for want of room; the report has it.
+    cells += [_estimate(m.entropy, entropy_text), Text(entropy_text(m.pooled_entropy.value))]
     cells += [_estimate(x, share_text) for x in (m.valid_stories, m.valid_sentences)] if tales else []
     distinct = [Text.assemble(ratio_text(d.value), (f" {interval_text(d, ratio_text)}", "dim")) for d in m.distinct]
     return [*cells, Text("\n").join(distinct), _estimate(m.duplicates, share_text)]
