@@ -302,4 +302,7 @@ def test_the_terminal_shows_everything(capsys):
     text = capsys.readouterr().out
     for wanted in ("two", "GenPPL", "aligned †", "closest attainable", "judge tales", "1.7000 ± 0.0100", "1.0359"):
         assert wanted in text
-    assert "real text (tales): entropy 3.200 [2.880, 3.520], pooled 4.500 [4.050, 4.950], GenPPL 2.800 [2.520, 3.080]" in text
+    assert (
+        "real text (tales): entropy 3.200 [2.880, 3.520], pooled 4.500 [4.050, 4.950], GenPPL 2.800 [2.520, 3.080]"
+        in text
+    )
