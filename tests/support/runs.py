@@ -52,7 +52,7 @@ def tiny_distillation(init: Path, **sections: Any) -> dict[str, Any]:
     train = {"steps": 12, "batch_size": 8, "learning_rate": 0.01, "warmup": 0, "decay": "constant", "ema": 0.9}
     data = {"init": str(init), "train": train, "log": {**TINY["log"]}}
     if "sdtt" not in sections:
-        data["consistency"] = {"delta": 0.25, "rounds": 3, "mu": 0.5}
+        data["consistency"] = {"delta": 0.25, "rounds": 3, "mu": 0.5, "visible_target": "cross_entropy"}
     for name, value in sections.items():
         data[name] = {**data.get(name, {}), **value} if isinstance(value, dict) else value
     return data

@@ -196,7 +196,7 @@ def test_another_assignment_is_not_the_same_run(tmp_path):
     job = tiny_job("run")
     assert isinstance(job.model.process, MultiMask)
     job.model.process = MultiMask(404, 5, job.model.process.schedule, job.model.process.assignment.flip(0))
-    with pytest.raises(ValueError, match="another assignment of tokens to masks"):
+    with pytest.raises(ValueError, match="another process or assignment of tokens to masks"):
         train(job, tmp_path / "run", quiet=True)
 
 
