@@ -12,14 +12,13 @@ from torch.nn import functional as F
 from multimdm.models import DiT, DiTConfig
 from multimdm.objectives import Batch, Consistency, ConsistencySettings, Distillation, Objective
 from multimdm.objectives.coupling import couple
-from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, debug_checks
+from multimdm.process import MultiMask, Process, Streams, Uniform, debug_checks
+from support.distilling import PROCESSES, B, L, V, batch, network
 from support.gradients import assert_same_loss
 from support.plain_divergence import plain_divergence
 from support.tabular import as_function
 from support.tiny_models import tiny_dit
 
-V, B, L = 23, 6, 7
-PROCESSES = {"mdlm": MultiMask(V, 1), "M=3": MultiMask(V, 3, Schedule(rho=0.6)), "uniform": Uniform(V)}
 MASKED = [name for name in PROCESSES if name != "uniform"]
 TARGETS = ("cross_entropy", "smoothed", "skip")
 DIVERGENCES = ("reverse_kl", "forward_kl")
@@ -34,17 +33,6 @@ CASES = [
 @pytest.fixture(autouse=True)
 def _several_chunks(monkeypatch):
     monkeypatch.setattr("multimdm.models.head._CHUNK_ENTRIES", 4 * V)
-
-
-def network(process: Process, dtype: torch.dtype = torch.float64, seed: int = 0) -> DiT:
-    return tiny_dit(V, process.num_masks, L, seed=seed).to(dtype)
-
-
-def batch(padded: bool = False) -> Batch:
-    """In the second of two rounds."""
-    ids = torch.randint(0, V, (B, L), generator=torch.Generator().manual_seed(1))
-    valid = torch.arange(L) < torch.tensor([7, 5, 7, 1, 3, 6])[:, None] if padded else None
-    return Batch(ids, valid, torch.linspace(0.1, 0.9, B, dtype=torch.float64), Streams.spawn(3, B), 50, 100)
 
 
 def settings(**options: Any) -> ConsistencySettings:

@@ -9,18 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from multimdm.models import DiT
 from multimdm.objectives import Batch, Distillation, Objective, Sdtt, SdttSettings
-from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, debug_checks
+from multimdm.process import MultiMask, Process, Streams, Uniform, debug_checks
+from support import distilling
+from support.distilling import PROCESSES, B, V, network
 from support.gradients import assert_same_loss
 from support.means import p_of_means
 from support.plain_divergence import KINDS, plain_divergence
 from support.statistics import MUTANT, REJECT
 from support.tabular import Table, as_function, random_table, smooth_table
-from support.tiny_models import tiny_dit
 
-V, B, L = 23, 6, 7
-PROCESSES = {"mdlm": MultiMask(V, 1), "M=3": MultiMask(V, 3, Schedule(rho=0.6)), "uniform": Uniform(V)}
 DELTA = 0.2
 CHUNKED = pytest.mark.usefixtures("_several_chunks")
 
@@ -32,15 +30,8 @@ def _several_chunks(monkeypatch):
     monkeypatch.setattr("multimdm.objectives.sdtt._ROWS", 5 * V)
 
 
-def network(process: Process, dtype: torch.dtype = torch.float64, seed: int = 0) -> DiT:
-    return tiny_dit(V, process.num_masks, L, seed=seed).to(dtype)
-
-
 def batch(padded: bool = False) -> Batch:
-    """In the second of two rounds."""
-    ids = torch.randint(0, V, (B, L), generator=torch.Generator().manual_seed(1))
-    valid = torch.arange(L) < torch.tensor([7, 5, 7, 1, 3, 6])[:, None] if padded else None
-    return Batch(ids, valid, torch.linspace(0.1, 0.9, B, dtype=torch.float64), Streams.spawn(4, B), 50, 100)
+    return distilling.batch(padded, seed=4)
 
 
 def settings(**options: Any) -> SdttSettings:

@@ -130,18 +130,14 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     from multimdm.data.directories import write_text
     from multimdm.evaluation.store import write_json
     from multimdm.report.evaluation_report import report
-    from multimdm.report.fronts import curves_at
-    from multimdm.report.pareto_figure import pareto_figure
-    from multimdm.report.style import save
+    from multimdm.report.pareto_figure import save_fronts
     from multimdm.report.tables import csv_text, entropy_aligned, markdown, temperature_aligned
 
     out, judge = options.out, evaluations[0].judge
     for path in out.iterdir():
         if _OWN.fullmatch(path.name):  # those of an earlier run with other settings would be read with these
             path.unlink()
-    for K in options.steps:
-        curves = curves_at(evaluations, options.steps, K)
-        save(pareto_figure(curves, evaluations[0].real, f"K = {K}"), out / f"pareto-K{K}.png")
+    save_fronts(evaluations, options.steps, out)
     texts = []
     for table in (entropy_aligned(evaluations, options.steps), temperature_aligned(evaluations, options.steps)):
         if table is not None:

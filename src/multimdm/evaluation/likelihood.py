@@ -23,6 +23,7 @@ from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.process.checks import check_integer
 from multimdm.process.draws import pick
+from multimdm.process.precision import widened
 from multimdm.samplers.confidence import time_of_share
 
 
@@ -97,7 +98,7 @@ def _summed_loss(
     clean, state, time = x_0[where], x_t[where], t[where[0]]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        log_probs = widened(logits).log_softmax(-1)
         terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
         return (terms.reconstruction + terms.identification).double()
 

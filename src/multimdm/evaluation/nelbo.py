@@ -13,6 +13,7 @@ from multimdm.objectives.next_token import shift_right
 from multimdm.objectives.times import stratified_times
 from multimdm.process import AnyProcess, Hybrid, Process, Streams
 from multimdm.process.checks import require
+from multimdm.process.precision import widened
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _loss(
     clean, state, time = ids[active], x_t[active], t[:, None].expand(ids.shape)[active]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        log_probs = widened(logits).log_softmax(-1)
         terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
         return torch.stack([terms.reconstruction, terms.identification], dim=1)
 
@@ -125,7 +126,7 @@ def _hybrid_loss(
     clean, time = ids[hidden], t[:, None].expand(ids.shape)[hidden]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        log_probs = widened(logits).log_softmax(-1)
         loss = process.loss(log_probs, clean[rows], time[rows])
         return torch.stack([loss, torch.zeros_like(loss)], dim=1)
 
@@ -137,7 +138,7 @@ def _next_token_loss(network: Network, ids: Tensor, valid: Tensor | None, start:
     clean = ids[counted]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = widened(logits)
         loss = F.cross_entropy(logits, clean[rows], reduction="none")
         return torch.stack([loss, torch.zeros_like(loss)], dim=1)
 

@@ -10,6 +10,7 @@ from multimdm.models.config import DiTConfig
 from multimdm.models.head import Reduce, reduce_logits
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
 from multimdm.process import Mixture, NoisyMixture, Time
+from multimdm.process.precision import widened
 
 
 class DiT(nn.Module):
@@ -102,7 +103,7 @@ class DiT(nn.Module):
         if t is None:
             raise ValueError(f"t must be given: this network is conditioned on {self.config.conditioning}")
         t = torch.as_tensor(t, device=x.device)
-        t = t.to(torch.promote_types(t.dtype, torch.float32))
+        t = widened(t)
         if t.shape != x.shape[: t.ndim] or t.ndim > 2:
             raise ValueError(
                 f"t must be a number or have shape [B] or [B, L] of {list(x.shape[:2])}; got {list(t.shape)}"

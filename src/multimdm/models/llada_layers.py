@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from multimdm.models.llada_config import LLaDAConfig
+from multimdm.process.precision import widened
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and sines [L, head_dim]."""
@@ -21,7 +22,7 @@ class RmsNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            wide = x.to(torch.promote_types(x.dtype, torch.float32))
+            wide = widened(x)
             return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
 
@@ -36,7 +37,7 @@ def rotary_angles(length: int, head_dim: int, theta: float, device: torch.device
 def rotate(x: Float[Tensor, "B h L e"], angles: Angles) -> Float[Tensor, "B h L e"]:
     """Turn every pair (x_i, x_{i + half}) by the angle of its position, in float32."""
     cos, sin = angles
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = widened(x)
     first, second = wide.chunk(2, dim=-1)
     return torch.addcmul(wide * cos, torch.cat([-second, first], dim=-1), sin).to(x.dtype)
 

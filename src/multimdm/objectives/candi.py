@@ -6,11 +6,11 @@ bound of the likelihood and must not be set beside the NELBO of other systems.
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums, both
 from multimdm.process import Hybrid
+from multimdm.process.precision import widened
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Candi:
         clean, time = batch.ids[where], t[where[0]]
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+            log_probs = widened(logits).log_softmax(-1)
             loss = self.process.loss(log_probs, clean[rows], time[rows]).sum()
             return loss, loss
 

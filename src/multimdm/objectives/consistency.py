@@ -22,6 +22,7 @@ from multimdm.objectives.step_size import Rounds
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import Process, Uniform
 from multimdm.process.checks import require
+from multimdm.process.precision import widened
 
 VisibleTarget = Literal["skip", "cross_entropy", "smoothed"]
 
@@ -73,7 +74,7 @@ class Consistency:
 
     def settings_at(self, step: int, steps: int) -> dict[str, float]:
         """Step size and round."""
-        return {"delta": self.settings.size(step, steps), "round": self.settings.round(step, steps) + 1}
+        return self.settings.settings_at(step, steps)
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One pair of states per sequence, t ~ Unif(delta, 1) and s = t - delta."""
@@ -119,7 +120,7 @@ class Consistency:
 
     def _revealed(self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"]) -> Tensor:
         """Against the boundary condition f_0 = e_{x_0}: the token is known at s."""
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        wide = widened(logits)
         match self.settings.visible_target:
             case "cross_entropy":
                 return F.cross_entropy(wide, clean, reduction="sum")

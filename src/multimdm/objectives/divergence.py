@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from multimdm.process.checks import require
+from multimdm.process.precision import widened
 
 Divergence = Literal["reverse_kl", "forward_kl", "mse", "tvd"]
 """reverse_kl: KL(student || teacher), which seeks the teacher's modes; forward_kl: KL(teacher || student), which covers
@@ -21,7 +22,7 @@ def divergence(kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Te
     distribution alone excludes a token.
     """
     require(kind in get_args(Divergence), f"divergence must be one of {', '.join(get_args(Divergence))}; got {kind!r}")
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = widened(logits)
     return _Divergence.apply(logits, teacher.to(logits.dtype), kind)
 
 

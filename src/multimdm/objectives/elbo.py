@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums, both
 from multimdm.objectives.ramp import NO_RAMP, Ramp
 from multimdm.process import Process
+from multimdm.process.precision import widened
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def elbo_sums(
     weight = None if density is None else density[where[0]]
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        log_probs = widened(logits).log_softmax(-1)
         terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
         reconstruction, identification = terms.reconstruction, terms.identification
         if weight is not None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.objectives.base import Batch, Network, Sums
+from multimdm.process.precision import widened
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class NextToken:
         clean = batch.ids[counted]
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            logits = widened(logits)
             loss = F.cross_entropy(logits, clean[rows], reduction="sum")
             return loss, loss
 

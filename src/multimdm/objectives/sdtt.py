@@ -71,7 +71,7 @@ class Sdtt:
 
     def settings_at(self, step: int, steps: int) -> dict[str, float]:
         """Step size of the teacher, and round."""
-        return {"delta": self.settings.size(step, steps), "round": self.settings.round(step, steps) + 1}
+        return self.settings.settings_at(step, steps)
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One x_t per sequence, t ~ Unif(span, 1) where the span is that of the teacher's steps."""

@@ -51,3 +51,7 @@ class Rounds:
             return min(1.0, self.delta * self.growth ** self.round(step, steps))
         share = step / max(1, steps - 1)
         return min(1.0, self.delta + (self.last - self.delta) * share)
+
+    def settings_at(self, step: int, steps: int) -> dict[str, float]:
+        """Step size, and round from 1: for the records."""
+        return {"delta": self.size(step, steps), "round": self.round(step, steps) + 1}

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from multimdm.objectives.base import Network
 from multimdm.process import Time
+from multimdm.process.precision import widened
 
 
 @runtime_checkable
@@ -53,7 +54,7 @@ class Lesson:
     def logits(self, rows: slice) -> Float[Tensor, "n V"]:
         """In float32 or better."""
         logits = self._head(self._kept[rows])
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return widened(logits)
 
 
 def _run(teacher: Network, x: Tensor, t: Tensor, positions: Tensor, valid: Tensor | None) -> tuple[Tensor, Callable]:

@@ -3,10 +3,11 @@
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from multimdm.models.llada_adapter import Adapter
+from multimdm.pipeline.settings import read_as
 from multimdm.process import MultiMask, Schedule, modulo
 
 MASKS = "masks.json"
@@ -59,9 +60,4 @@ def dump_masks(settings: MaskSettings) -> dict[str, Any]:
 
 def parse_masks(data: dict[str, Any], where: str) -> MaskSettings:
     """From plain data; errors name the field and where it was read."""
-    try:
-        return TypeAdapter(MaskSettings).validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{where}: {field or 'the whole'}: {first['msg']}; got {first['input']!r}") from None
+    return read_as(MaskSettings, data, where)

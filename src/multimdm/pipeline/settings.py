@@ -1,6 +1,6 @@
 """config.json of a checkpoint: one schema for what is stored."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -12,6 +12,7 @@ from multimdm.process.hybrid import USUAL_RANKS
 
 _STRICT = ConfigDict(extra="forbid")
 FORMAT_VERSION = 1
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -96,8 +97,13 @@ def dump(settings: CheckpointSettings) -> dict[str, Any]:
 
 def parse(data: dict[str, Any], where: str) -> CheckpointSettings:
     """From plain data; errors name the field and where it was read."""
+    return read_as(CheckpointSettings, data, where)
+
+
+def read_as(kind: type[Settings], data: dict[str, Any], where: str) -> Settings:
+    """Plain data as settings of this kind; errors name the field and where it was read."""
     try:
-        return TypeAdapter(CheckpointSettings).validate_python(data)
+        return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])

@@ -15,6 +15,7 @@ from multimdm.process.checks import check_ids, check_integer, check_same_shape, 
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
+from multimdm.process.precision import widened
 from multimdm.process.readout import log1p_sum
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
@@ -141,7 +142,7 @@ class Uniform(Process):
         check_time("t", t)
         v = self._at("t", t, x_t)
         evidence = torch.log1p(self.vocab_size * v.alpha / v.one_minus_alpha).expand(x_t.shape)
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        wide = widened(logits)
         return wide.scatter_add(-1, x_t[..., None].long(), evidence[..., None].to(wide.dtype))
 
     def reverse_sample(

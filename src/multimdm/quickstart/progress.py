@@ -8,9 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from multimdm.training.display import clock, one_line
-
-_SECONDS_BETWEEN_LINES = 10.0
+from multimdm.training.display import SECONDS_BETWEEN_LINES, clock, one_line
 
 
 class Overall:
@@ -60,7 +58,7 @@ class Overall:
         self._bar.update(self._line, completed=completed, left=about)
         if numbers:
             self._bar.update(self._line, numbers=numbers)
-        if not self._console.is_terminal and numbers and now - self._last_line >= _SECONDS_BETWEEN_LINES:
+        if not self._console.is_terminal and numbers and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             self._console.print(f"{self._text}  {share:.0%}  {numbers}  {about} in all", markup=False)
 

@@ -16,8 +16,7 @@ from multimdm.evaluation.subject import Subject
 from multimdm.pipeline.files import read_json
 from multimdm.quickstart.progress import Overall, StageWatcher
 from multimdm.quickstart.stages import Budget, Stage, stages
-from multimdm.report.fronts import curves_at
-from multimdm.report.pareto_figure import pareto_figure
+from multimdm.report.pareto_figure import save_fronts
 from multimdm.report.quickstart_report import Done, Story, figures, quickstart_report
 from multimdm.report.style import save
 from multimdm.training.loop import train
@@ -92,9 +91,7 @@ def _write(out: Path, story: Story) -> None:
     drawn = figures(story)
     for name, (figure, _) in drawn.items():
         save(figure, out / f"{name}.png")
-    for K in story.steps:
-        curves = curves_at(story.evaluations, story.steps, K)
-        save(pareto_figure(curves, story.evaluations[0].real, f"K = {K}"), out / f"pareto-K{K}.png")
+    save_fronts(story.evaluations, story.steps, out)
     write_json(out / "results.json", [evaluation.as_data() for evaluation in story.evaluations])
     write_text(out / "report.html", quickstart_report(story, drawn))
 

@@ -37,7 +37,7 @@ class Budget:
     """Stories per measurement."""
     steps: tuple[int, ...] = (1, 2, 4, 8, 16)
     """K."""
-    temperatures: tuple[float, ...] = (0.7, 0.85, 1.0, 1.2)
+    temperatures: tuple[float, ...] = (0.8, 1.0, 1.2)
     """Of the perplexity-entropy curves."""
     checkpoint_every: int = 100
     batch: int = 32
@@ -46,7 +46,7 @@ class Budget:
     """Stories per validation."""
 
 
-FULL = Budget(pretrain=1800, continued=800, distilled=400, samples=128)
+FULL = Budget(pretrain=1600, continued=700, distilled=350, samples=100)
 FAST = Budget(
     pretrain=200, continued=80, distilled=40, samples=24, steps=(1, 4, 16), temperatures=(0.8, 1.0), checkpoint_every=40
 )

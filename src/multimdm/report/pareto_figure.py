@@ -3,6 +3,7 @@
 import base64
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -10,9 +11,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from multimdm.evaluation.bootstrap import LEVEL
 from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.real_text import RealFigures
 from multimdm.report.formats import perplexity_text
-from multimdm.report.style import GREY, apply_style
+from multimdm.report.fronts import curves_at
+from multimdm.report.style import GREY, apply_style, save
 
 COLOURS = ("#00798c", "#d1495b", "#edae49", "#5b5ea6", "#66a182", "#8d5a97", "#2e4057", "#c17c74")
 MARKERS = "osD^vPXh"
@@ -42,6 +45,13 @@ def pareto_figure(curves: Mapping[str, Sequence[Measurement]], real: RealFigures
     axes.set_title(f"{title}\nfilled: tau = 1; bars: {LEVEL:.0%} intervals", color=GREY, parse_math=False)
     _legend(axes, entries)
     return figure
+
+
+def save_fronts(evaluations: Sequence[Evaluation], steps: Sequence[int], out: Path) -> None:
+    """A picture for each K: pareto-K4.png and so on."""
+    for K in steps:
+        curves = curves_at(evaluations, steps, K)
+        save(pareto_figure(curves, evaluations[0].real, f"K = {K}"), out / f"pareto-K{K}.png")
 
 
 def _legend(axes, entries: Sequence[tuple[str, Line2D]]) -> None:

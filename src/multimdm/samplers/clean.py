@@ -7,6 +7,7 @@ joins by Bayes' rule afterwards: a temperature on the posterior would also bend 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from multimdm.process import Process, Time
 from multimdm.process.draws import invert_cdf, uniform
+from multimdm.process.precision import widened
 from multimdm.samplers.batch import Batch, Network
 
 
@@ -44,7 +46,7 @@ class Choice:
 
     def weights(self, logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
         """The prediction up to a factor per row, in float32 or better; bfloat16 logits are widened first."""
-        logits = self.allowed(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+        logits = self.allowed(widened(logits))
         if self.temperature == 0:
             best = logits.argmax(-1, keepdim=True)
             return torch.zeros_like(logits).scatter_(-1, best, 1.0)
@@ -112,16 +114,25 @@ class Question:
 
     def reduce(self, logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         """Tokens (and their probabilities) for some of the packed rows."""
-        x_t, t = self.batch.x[self.positions][rows], self.t
-        if isinstance(t, Tensor):
-            t = t[:, None].expand_as(self.batch.x)[self.positions][rows]
+        x_t = self._states[rows]
+        t = self._times[rows] if isinstance(self._times, Tensor) else self._times
         u = None if self.numbers is None else self.numbers[rows]
         logits = self.choice.allowed(logits)
         chosen = _choose(self.process, self.choice, logits, x_t, t, u)
         if not self.confidence:
             return (chosen,)
-        wide = without(logits.to(torch.promote_types(logits.dtype, torch.float32)), self.late)
+        wide = without(widened(logits), self.late)
         return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
+
+    @cached_property
+    def _states(self) -> Int64[Tensor, " N"]:
+        """x_t at the packed positions; once, since the head comes in many chunks."""
+        return self.batch.x[self.positions]
+
+    @cached_property
+    def _times(self) -> Time:
+        """Of the packed positions, or one for all."""
+        return self.t[:, None].expand_as(self.batch.x)[self.positions] if isinstance(self.t, Tensor) else self.t
 
     def answer(self, chosen: Tensor | None = None, sure: Tensor | None = None) -> Hypotheses:
         """What `reduce` made of all packed rows, at its places; without it, of a question that asks for nothing."""

@@ -13,6 +13,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Schedule, Uniform
 from multimdm.process.checks import require
+from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.llada_jobs import adapt_llada_job, check_llada_fits, pretrain_llada
 from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
@@ -132,12 +133,7 @@ def _teacher(path: str, student: Model, init: str) -> Backbone:
 
 def _check_fits(start: Model, init: str, source: Source) -> None:
     """A checkpoint and the data that it is to be trained on."""
-    if start.tokenizer is not None:
-        require(
-            start.tokenizer.fingerprint == source.tokenizer.fingerprint,
-            f"init and data must have the same tokenizer; {init} has {start.tokenizer!r}, the data "
-            f"{source.tokenizer!r}: prepare the data with the tokenizer of the checkpoint",
-        )
+    check_tokenizer(start.tokenizer, init, source)
     if isinstance(start.network, LLaDA):
         check_llada_fits(start, init, source)
         return
@@ -147,10 +143,7 @@ def _check_fits(start: Model, init: str, source: Source) -> None:
         f"init and data must have the same vocabulary; {init} has {config.vocab_size} tokens, the data "
         f"{source.tokenizer.vocab_size}",
     )
-    require(
-        config.max_length >= source.length,
-        f"the data have sequences of {source.length} tokens; {init} is made for {config.max_length} at most",
-    )
+    check_length(config.max_length, init, source)
 
 
 def _process(recipe: PretrainRecipe, source: Source) -> AnyProcess | None:

@@ -6,7 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
+"""Where there is no terminal."""
 
 
 @runtime_checkable
@@ -64,7 +65,7 @@ class Display:
             self._progress.update(self._task, completed=step, numbers=text)
             return
         now = time.monotonic()
-        if now - self._last_line >= _SECONDS_BETWEEN_LINES or step == self._steps:
+        if now - self._last_line >= SECONDS_BETWEEN_LINES or step == self._steps:
             self._last_line = now
             left = (now - self._start) / max(1, step - self._first) * (self._steps - step)
             self._console.print(f"{self._name}  {step:,}/{self._steps:,}  {text}  {clock(left)} left", markup=False)

@@ -13,6 +13,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.llada import base_digest, base_model_config
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
+from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
 from multimdm.training.seeds import derive
@@ -57,7 +58,7 @@ def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
     _check_fits(config, recipe, source)
     rows = _mask_rows(config, recipe, source)
     start = multimdm.load(recipe.init, precision=recipe.lora.precision)
-    _check_tokenizer(start, recipe, source)
+    check_tokenizer(start.tokenizer, recipe.init, source)
     assert isinstance(start.network, LLaDA)
     adapter = Adapter(
         rank=recipe.lora.rank,
@@ -107,15 +108,4 @@ def _check_fits(config: LLaDAConfig, recipe: AdaptRecipe, source: Source) -> Non
         f"init and data must have the same vocabulary; {recipe.init} has {config.vocab_size} ids, the data "
         f"{source.tokenizer.vocab_size}: prepare the data with the tokenizer of the checkpoint",
     )
-    require(
-        config.max_length >= source.length,
-        f"the data have sequences of {source.length} tokens; {recipe.init} is made for {config.max_length} at most",
-    )
-
-
-def _check_tokenizer(start: Model, recipe: AdaptRecipe, source: Source) -> None:
-    require(
-        start.tokenizer is None or start.tokenizer.fingerprint == source.tokenizer.fingerprint,
-        f"init and data must have the same tokenizer; {recipe.init} has {start.tokenizer!r}, the data "
-        f"{source.tokenizer!r}: prepare the data with the tokenizer of the checkpoint",
-    )
+    check_length(config.max_length, recipe.init, source)

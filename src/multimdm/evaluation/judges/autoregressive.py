@@ -12,6 +12,7 @@ from multimdm.evaluation.progress import Progress, ignore
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
 from multimdm.process.checks import require
+from multimdm.process.precision import widened
 
 _TOGETHER = 32
 
@@ -75,7 +76,7 @@ class AutoregressiveJudge:
         targets = ids[counts].to(device)
 
         def reduce(logits: Tensor, rows: slice) -> Tensor:
-            wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            wide = widened(logits)
             return F.cross_entropy(wide, targets[rows], reduction="none")
 
         result = torch.zeros(ids.shape, dtype=torch.float64)
