@@ -1,6 +1,7 @@
 """`multimdm serve` as a program: options, a request, and an end that finishes what is running."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -35,8 +36,17 @@ def checkpoint(tmp_path_factory):
     ],
 )
 def test_bad_options(arguments, message, capsys):
-    assert main(["serve", *arguments]) == 2
+    assert main(["serve", *arguments, *([] if "--port" in arguments else ["--port", "0"])]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken(checkpoint, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert main(["serve", str(checkpoint), "--port", port]) == 2
+    said = capsys.readouterr().err
+    assert f"--port {port}: Address already in use" in said
+    assert "--port 0 for a free one" in said
 
 
 def test_what_cannot_be_served(tmp_path, capsys):
@@ -50,7 +60,7 @@ def test_what_cannot_be_served(tmp_path, capsys):
         ([tmp_path / "silent"], "silent has no tokenizer"),
         ([tmp_path / "words", "--bos"], "--bos must be left out"),
     ):
-        assert main(["serve", *map(str, arguments)]) == 2
+        assert main(["serve", *map(str, arguments), "--port", "0"]) == 2
         assert message in capsys.readouterr().err
 
 
@@ -58,12 +68,6 @@ def test_an_empty_key_is_refused(tmp_path, capsys):
     (tmp_path / "key").write_text("\n")
     assert main(["serve", "x", "--api-key-file", str(tmp_path / "key")]) == 2
     assert "is empty" in capsys.readouterr().err
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def post(port: int, body: dict, key: str) -> dict:
@@ -80,9 +84,8 @@ def get(port: int, path: str, key: str) -> str:
 
 
 def test_serve_answer_and_stop(checkpoint, tmp_path):
-    port = free_port()
     (tmp_path / "key").write_text("sesame\n")
-    command = [sys.executable, "-m", "multimdm", "serve", str(checkpoint), str(checkpoint), "--port", str(port)]
+    command = [sys.executable, "-m", "multimdm", "serve", str(checkpoint), str(checkpoint), "--port", "0"]
     with subprocess.Popen(
         [*command, "--api-key-file", str(tmp_path / "key"), "--device", "cpu"],
         stdout=subprocess.PIPE,
@@ -91,7 +94,9 @@ def test_serve_answer_and_stop(checkpoint, tmp_path):
     ) as process:
         try:
             said = process.stdout.readline()  # pyright: ignore[reportOptionalMemberAccess]
-            assert "the playground is at http://127.0.0.1" in said
+            found = re.search(r"the playground is at http://127.0.0.1:(\d+)/", said)
+            assert found is not None
+            port = int(found[1])
             name = checkpoint.parent.name
             assert f"serving {name}, {name}-2" in said
             reply, deadline = None, time.monotonic() + 60

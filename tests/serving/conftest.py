@@ -1,5 +1,8 @@
-"""Two small models behind one server, for all tests that only ask."""
+"""Two small models behind one server for all tests that only ask, and what makes a server busy."""
 
+import http.client
+import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,3 +27,32 @@ def offers() -> dict[str, Offer]:
 def live(offers) -> Iterator[Live]:
     with serving(offers) as server:
         yield server
+
+
+@pytest.fixture
+def slow_network(offers, monkeypatch):
+    """Every network call takes as long as that of a larger model."""
+    network = offers["many"].model.network
+    usual = type(network).forward
+
+    def forward(*arguments, **named):
+        time.sleep(0.02)
+        return usual(*arguments, **named)
+
+    monkeypatch.setattr(type(network), "forward", forward)
+
+
+@pytest.fixture
+def begin():
+    """Sends requests without waiting for answers; closes their connections in the end."""
+    opened = []
+
+    def send(live: Live, body: dict) -> http.client.HTTPConnection:
+        opened.append(http.client.HTTPConnection("127.0.0.1", live.port, timeout=60))
+        opened[-1].request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        return opened[-1]
+
+    send.opened = opened
+    yield send
+    for connection in opened:
+        connection.close()

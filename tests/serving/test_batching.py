@@ -61,6 +61,25 @@ def test_alone_is_as_in_the_library(offers):
                 assert whole.startswith((asked["prompt"] + text).strip())
 
 
+def test_traces_of_different_lengths_together(offers):
+    bodies = [
+        {"prompt": "Lily", "length": 5 + 3 * number, "steps": 12, "seed": number, "candidates": 2}
+        for number in range(12)
+    ]
+
+    def told(live, body) -> list:
+        *steps, (_, done) = live.post("/v1/trace", body).events()
+        assert [name for name, _ in steps] == ["start"] + ["step"] * done["network_calls"]
+        return [*([token.get("mask") for token in data["tokens"]] for _, data in steps[1:]), done["text"]]
+
+    with serving(offers) as live, ThreadPoolExecutor(12) as pool:
+        alone = [told(live, body) for body in bodies]
+        together = list(pool.map(lambda body: told(live, body), bodies))
+        calls, rows = (live.service.metrics.value(f"multimdm_network_{what}_total") for what in ("calls", "rows"))
+    assert calls < rows
+    assert sum(a != b for a, b in zip(alone, together, strict=True)) <= 1  # as above
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_more_sequences_than_room(offers, batch):
     asked = {"prompt": "Lily", "n": 7, "seed": 1, "steps": 3, "max_tokens": 6}

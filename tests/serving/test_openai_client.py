@@ -14,6 +14,9 @@ def client(live):
 
 def test_models(client):
     assert [model.id for model in client.models.list()] == ["many", "one"]
+    assert client.models.retrieve("one").id == "one"
+    with pytest.raises(openai.NotFoundError, match="there are many, one"):
+        client.models.retrieve("gpt-5")
 
 
 def test_a_completion_is_what_the_library_makes(client, offers):
@@ -85,6 +88,18 @@ def test_several_prompts_as_text_or_ids(client, offers):
     one = client.completions.create(model="many", prompt=encode(PROMPT), seed=6, max_tokens=4)
     assert one.choices[0].text == texts.choices[0].text
     assert texts.usage.prompt_tokens == 6
+    same = client.completions.create(model="many", prompt=["Tom", "Tom"], n=2, max_tokens=4)
+    assert (len(same.choices), same.usage.prompt_tokens) == (4, 2)
+
+
+def test_values_that_change_nothing_pass(client):
+    client.completions.create(
+        model="many", prompt=PROMPT, best_of=1, echo=False, frequency_penalty=0.0, presence_penalty=0, user="me"
+    )
+    said = [{"role": "user", "content": PROMPT}]
+    client.chat.completions.create(
+        model="many", messages=said, logprobs=False, frequency_penalty=0.0, tool_choice="none"
+    )
 
 
 def test_a_text_from_nothing(client, offers):

@@ -133,7 +133,10 @@ def test_history_and_candidates_of_a_token(page):
     inspector = page.locator("#inspector")
     expect(inspector).to_contain_text("Position 21")
     expect(inspector.locator(".candidate")).to_have_count(5)
-    expect(inspector.locator(".history li")).to_have_count(9)
+    rows = inspector.locator(".history li")
+    expect(rows.first).to_contain_text("t = 1")
+    expect(rows.last).to_contain_text("t = 0")
+    assert 2 <= rows.count() <= 9
     page.mouse.move(2, 2)
     expect(inspector).to_be_hidden()
     page.locator(".grid .token").nth(20).click()
@@ -180,6 +183,40 @@ def test_a_state_can_be_shared(page, browser, live):
     expect(copy.locator("#steps-value")).to_have_text("5")
     assert "key" not in page.url
     other.close()
+
+
+def test_a_link_holds_the_step_that_is_shown(page):
+    generate(page)
+    set_slider(page, "scrub", 3)
+    page.click("#share")
+    link = page.url
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#where")).to_have_text("step 3 of 8 · t = 0.63")
+
+
+def test_a_link_put_into_an_open_page(page):
+    generate(page)
+    page.evaluate("() => { location.hash = '#p=Tom&k=3&s=5'; }")
+    expect(page.locator(".panel h2")).to_have_text("many, 3 steps")
+    expect(page.locator(".result-text")).to_have_text(re.compile("^Tom "))
+
+
+def test_a_link_to_a_model_that_is_not_here(page):
+    page.evaluate("() => { location.hash = '#m=gone&k=2'; }")
+    expect(page.locator("#problem")).to_contain_text("The link names gone")
+    expect(page.locator(".panel h2")).to_have_text("many, 2 steps")
+
+
+def test_when_the_second_side_fails_the_first_stays(page):
+    sides = iter(["continue_", "abort"])
+    page.route("**/v1/trace", lambda route: getattr(route, next(sides))())
+    page.check("#compare")
+    page.click("#generate")
+    expect(page.locator("#problem")).to_contain_text("The server does not answer")
+    expect(page.locator(".panel")).to_have_count(1)
+    set_slider(page, "scrub", 5)
+    expect(page.locator("#where")).to_have_text("step 5 of 8 · t = 0.38")
 
 
 def test_text_stays_text(page):
@@ -245,6 +282,18 @@ def test_a_key_is_asked_for(browser, offers):
         page.click("#generate")
         expect(page.locator(".cost")).to_contain_text("network calls")
         assert "sesame" not in page.url
+    context.close()
+
+
+def test_a_link_waits_for_the_key(browser, offers):
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    with serving(offers, api_key="sesame") as live:
+        page.goto(f"{live.url}/#p=Tom&k=3&s=5")
+        page.fill("#key", "sesame")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator(".panel h2")).to_have_text("many, 3 steps")
+        expect(page.locator(".result-text")).to_have_text(re.compile("^Tom "))
     context.close()
 
 

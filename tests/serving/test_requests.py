@@ -1,6 +1,13 @@
 """What is refused, and how it is said; what every server tells of itself."""
 
+import socket
+from importlib.resources import files
+from pathlib import Path
+
 import pytest
+
+from multimdm.data.tokenizer import Tokenizer
+from support.live_server import serving
 
 BAD = [
     ({"steps": 0}, "steps", "steps must be from 1 to 256; got 0"),
@@ -21,7 +28,8 @@ BAD = [
     ({"prompt": []}, "prompt", "empty list"),
     ({"prompt": [0, 404]}, "prompt", "ids are 0 to 403; got 404"),
     ({"prompt": "Lily " * 48}, "prompt", "leave room in the 48 tokens"),
-    ({"prompt": {"text": "Lily"}}, "prompt", "string"),
+    ({"prompt": {"text": "Lily"}}, "prompt", "prompt: Input should be a valid string; got a dict"),
+    ({"top_p": "high"}, "top_p", "got 'high'"),
     ({"echo": True}, "echo", "leave it out"),
     ({"tools": [{}]}, "tools", "leave it out"),
     ({"temprature": 1}, "temprature", "did you mean temperature"),
@@ -44,6 +52,12 @@ def test_bodies_that_are_no_request(live, body):
     assert live.send("POST", "/v1/completions", body).status == 400
 
 
+def test_where_the_json_breaks_is_told(live):
+    reply = live.send("POST", "/v1/completions", b'{"prompt": "Lily",}')
+    assert "the body must be JSON" in reply.message
+    assert "at character 1" in reply.message
+
+
 def test_lone_surrogates(live):
     for body in (rb'{"prompt": "\ud800"}', rb'{"\ud800": 1}', rb'{"model": "\udfff"}'):
         assert live.send("POST", "/v1/completions", body).status in (400, 404)
@@ -57,8 +71,18 @@ def test_only_json_is_read(live):
 
 
 def test_other_names_for_this_machine_are_refused(live):
-    assert live.send("GET", "/v1/models", headers={"Host": "evil.example"}).status == 400
-    assert live.send("GET", "/v1/models", headers={"Host": f"localhost:{live.port}"}).status == 200
+    for name in ("evil.example", f"localhost.evil.example:{live.port}", "[::1", ""):
+        reply = live.send("GET", "/v1/models", headers={"Host": name})
+        assert reply.status == 400
+    assert "address it as one of 127.0.0.1, ::1, localhost" in reply.message
+    for name in (f"localhost:{live.port}", "LOCALHOST", f"127.0.0.1:{live.port}", f"[::1]:{live.port}"):
+        assert live.send("GET", "/v1/models", headers={"Host": name}).status == 200
+
+
+@pytest.mark.skipif(not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists(), reason="no IPv6 here")
+def test_the_other_loopback(offers):
+    with serving(offers, host="::1") as live:
+        assert live.send("GET", "/v1/models").status == 200
 
 
 def test_no_cors(live):
@@ -68,6 +92,27 @@ def test_no_cors(live):
     assert reply.status == 405
     reply = live.send("GET", "/v1/models", headers={"Origin": "http://evil.example"})
     assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+
+
+def test_cors_for_sites_that_are_named(offers):
+    with serving(offers, origins=["http://friend.example"], api_key="sesame") as live:
+        for origin, allowed in (("http://friend.example", "http://friend.example"), ("http://evil.example", None)):
+            asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+            reply = live.send("OPTIONS", "/v1/completions", headers={"Origin": origin, **asks})
+            assert reply.headers.get("access-control-allow-origin") == allowed
+            reply = live.send("GET", "/v1/models", headers={"Origin": origin, "Authorization": "Bearer sesame"})
+            assert reply.headers.get("access-control-allow-origin") == allowed
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/completions", {"prompt": ["a"] * 50_000}), ("/v1/trace", {"prompt": "a [MASK]" * 30_000})],
+    ids=["prompts", "gaps"],
+)
+def test_very_many_pieces_are_refused_before_they_are_looked_at(live, monkeypatch, path, body):
+    """They would be encoded one by one, and everyone would wait for it."""
+    monkeypatch.setattr(Tokenizer, "encode", lambda *arguments: pytest.fail("looked at"))
+    assert live.post(path, body).status == 400
 
 
 @pytest.mark.parametrize(
@@ -84,8 +129,8 @@ def test_the_page_needs_nothing_from_elsewhere(live):
     assert page.status == 200
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    for name in ("/playground.css", "/playground.js", "/grid.js", "/inspector.js", "/trace.js", "/icon.svg"):
-        file = live.send("GET", name)
+    for own in (files("multimdm.serving") / "page").iterdir():
+        file = live.send("GET", "/" if own.name == "index.html" else f"/{own.name}")
         assert file.status == 200
         outside = file.body.replace(b"http://www.w3.org/2000/svg", b"")
         assert b"http://" not in outside

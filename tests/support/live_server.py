@@ -2,23 +2,26 @@
 
 import http.client
 import json
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from multimdm.serving.app import create_app
 from multimdm.serving.catalog import Offer
 from multimdm.serving.limits import Limits
-from multimdm.serving.server import Address, make_server
+from multimdm.serving.server import Address, bind, make_server
 from multimdm.serving.service import Service
+
+SLOW = {"prompt": "Lily", "steps": 256, "n": 4, "sampler": "confidence", "max_tokens": 47}
+"""A request that takes long."""
 
 
 class Live(NamedTuple):
     """A running server."""
 
+    host: str
     port: int
     service: Service
     stop: Callable[[], None]
@@ -28,10 +31,20 @@ class Live(NamedTuple):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def running(self) -> int:
+        """Sequences under way."""
+        return self.service.metrics.gauges["multimdm_running_sequences"][1]()
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return self.service.metrics.gauges["multimdm_queue_requests"][1]()
+
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> "Reply":
         """One request; a body that is not bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         try:
             connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
             response = connection.getresponse()
@@ -67,12 +80,20 @@ class Reply(NamedTuple):
 
 
 @contextmanager
-def serving(offers: dict[str, Offer], limits: Limits | None = None, api_key: str | None = None) -> Iterator[Live]:
+def serving(
+    offers: dict[str, Offer],
+    limits: Limits | None = None,
+    api_key: str | None = None,
+    host: str = "127.0.0.1",
+    origins: Sequence[str] = (),
+    grace: int = 20,
+) -> Iterator[Live]:
     """Serve until the block ends; then wait for the end."""
-    address = Address("127.0.0.1", _free_port())
-    app = create_app(offers, limits, api_key, address.hosts)
-    server = make_server(app, address, grace=20, quiet=True)
-    thread = threading.Thread(target=server.run, daemon=True)
+    bound = bind(Address(host, 0))
+    address = Address(host, bound.getsockname()[1])
+    app = create_app(offers, limits, api_key, address.hosts, origins)
+    server = make_server(app, grace, quiet=True)
+    thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()
     wait_until(lambda: server.started or not thread.is_alive())
 
@@ -80,17 +101,11 @@ def serving(offers: dict[str, Offer], limits: Limits | None = None, api_key: str
         server.should_exit = True
 
     try:
-        yield Live(address.port, app.state.service, stop)
+        yield Live(address.host, address.port, app.state.service, stop)
     finally:
         stop()
         thread.join(timeout=30)
         assert not thread.is_alive()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -99,3 +114,9 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.01)
+
+
+def read(connection: http.client.HTTPConnection) -> tuple[int, bytes]:
+    """Status and body of the answer."""
+    with connection.getresponse() as answer:
+        return answer.status, answer.read()

@@ -31,6 +31,8 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     api_key_file: Path | None = None
     """File that holds the key which requests must send."""
+    allow_origin: tuple[str, ...] = ()
+    """Sites whose pages may use the server (CORS), as in http://localhost:3000; none unless given."""
     bos: bool = False
     """Put the tokenizer's BOS before every prompt, as packed training data have it."""
     grace: int = 30
@@ -74,14 +76,14 @@ def main(arguments: Sequence[str]) -> None:
     check_device(options.device)
     from multimdm.serving.app import create_app
     from multimdm.serving.catalog import open_checkpoints
-    from multimdm.serving.server import Address, make_server
+    from multimdm.serving.server import Address, bind, make_server
 
-    address = Address(options.host, options.port)
-    offers = open_checkpoints(options.checkpoints, options.device, options.bos)
-    app = create_app(offers, options.limits, key, address.hosts)
-    print(f"serving {', '.join(offers)}; the playground is at http://{options.host}:{options.port}/", flush=True)
-    if not address.loopback and key is None:
-        print(
-            f"warning: anyone who reaches {options.host} may use this server; set {_KEY} to ask for a key", flush=True
-        )
-    make_server(app, address, options.grace, options.quiet).run()
+    with bind(Address(options.host, options.port)) as bound:
+        address = Address(options.host, bound.getsockname()[1])
+        offers = open_checkpoints(options.checkpoints, options.device, options.bos)
+        app = create_app(offers, options.limits, key, address.hosts, options.allow_origin)
+        print(f"serving {', '.join(offers)}; the playground is at {address.url}", flush=True)
+        if not address.loopback and key is None:
+            warning = f"anyone who reaches {options.host} may use this server; set {_KEY} to ask for a key"
+            print(f"warning: {warning}", flush=True)
+        make_server(app, options.grace, options.quiet).run(sockets=[bound])

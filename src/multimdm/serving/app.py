@@ -1,18 +1,19 @@
 """The application: routes, guards, the engine's life."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib.resources import files
 
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import PlainTextResponse
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.middleware.cors import CORSMiddleware
 
 import multimdm
 from multimdm.serving.catalog import Offer
 from multimdm.serving.completions import completion_routes
 from multimdm.serving.engine import Engine
-from multimdm.serving.errors import install_error_handlers
+from multimdm.serving.errors import ApiError, install_error_handlers
 from multimdm.serving.guard import Guard
 from multimdm.serving.limits import Limits
 from multimdm.serving.metrics import Metrics
@@ -23,6 +24,7 @@ _PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/playground.css": ("playground.css", "text/css; charset=utf-8"),
     "/playground.js": ("playground.js", "text/javascript; charset=utf-8"),
+    "/address.js": ("address.js", "text/javascript; charset=utf-8"),
     "/grid.js": ("grid.js", "text/javascript; charset=utf-8"),
     "/inspector.js": ("inspector.js", "text/javascript; charset=utf-8"),
     "/trace.js": ("trace.js", "text/javascript; charset=utf-8"),
@@ -35,9 +37,13 @@ def create_app(
     offers: dict[str, Offer],
     limits: Limits | None = None,
     api_key: str | None = None,
-    hosts: Sequence[str] = ("*",),
+    hosts: Collection[str] = ("*",),
+    origins: Collection[str] = (),
 ) -> FastAPI:
-    """The server of these models. `hosts` are the names under which it may be addressed."""
+    """The server of these models.
+
+    `hosts` are the names under which it may be addressed, `origins` the sites whose pages may.
+    """
     limits, metrics = limits or Limits(), Metrics()
     service = Service(offers, limits, metrics, Engine(limits, metrics))
 
@@ -47,16 +53,23 @@ def create_app(
         try:
             yield
         finally:
-            service.engine.close()
+            # In another thread: who runs out of grace is cancelled here, and the engine learns it from here.
+            await asyncio.to_thread(service.engine.close)
 
     app = FastAPI(title="multimdm", version=multimdm.__version__, lifespan=life, docs_url=None, redoc_url=None)
     app.state.service = service
     install_error_handlers(app)
     for routes in (completion_routes(service), trace_routes(service), _status_routes(service), _page_routes()):
         app.include_router(routes)
-    # A page elsewhere may give its own name our address; its requests then name a host that we are not.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    app.add_middleware(Guard, limits=limits, metrics=metrics, api_key=api_key, public={*_PAGE, "/healthz"})
+    app.add_middleware(Guard, limits=limits, metrics=metrics, api_key=api_key, public={*_PAGE, "/healthz"}, hosts=hosts)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=["Retry-After"],
+        )
     return app
 
 
@@ -68,9 +81,16 @@ def _status_routes(service: Service) -> APIRouter:
         """What is served, the first first."""
         return {"object": "list", "data": [offer.as_data(service.limits) for offer in service.offers.values()]}
 
+    @routes.get("/v1/models/{name}")
+    async def model(name: str) -> dict:
+        """One of them."""
+        return service.offer(name).as_data(service.limits)
+
     @routes.get("/healthz")
     async def healthz() -> dict:
-        """Whether the server lives."""
+        """Whether the server lives, the thread that computes included."""
+        if not service.engine.alive:
+            raise ApiError(503, "the engine has stopped; restart the server")
         return {"status": "ok"}
 
     @routes.get("/metrics")

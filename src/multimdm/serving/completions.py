@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -56,13 +57,13 @@ def completion_routes(service: Service) -> APIRouter:
     @routes.post("/v1/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
         """Continue a text, or fill in what stands before `suffix`."""
-        plan = plan_completion(body, service.offer(body), service.limits)
+        plan = await service.planned(plan_completion, body)
         return await _respond(service, body, plan, request, Wording(chat=False))
 
     @routes.post("/v1/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         """Continue what was said."""
-        plan = plan_chat(body, service.offer(body), service.limits)
+        plan = await service.planned(plan_chat, body)
         return await _respond(service, body, plan, request, Wording(chat=True))
 
     return routes
@@ -71,7 +72,8 @@ def completion_routes(service: Service) -> APIRouter:
 async def _respond(service: Service, body: Answering, plan: Plan, request: Request, wording: Wording) -> Response:
     if body.stream:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        return stream(_chunks(service, service.submit(plan, watched=True), wording, usage))
+        ticket = service.submit(plan, watched=True)
+        return stream(_chunks(ticket, wording, usage), over=partial(service.engine.cancel, ticket))
     ticket = service.submit(plan)
     ends = await service.finished(ticket, request)
     answers = [answer(plan.offer, plan.slots[end.index], end.ids, plan.stop) for end in ends]
@@ -81,7 +83,7 @@ async def _respond(service: Service, body: Answering, plan: Plan, request: Reque
     return JSONResponse(data)
 
 
-async def _chunks(service: Service, ticket: Ticket, wording: Wording, usage: bool) -> AsyncIterator[str]:
+async def _chunks(ticket: Ticket, wording: Wording, usage: bool) -> AsyncIterator[str]:
     """Pieces of text as they are settled; of several answers, in turn."""
     plan, tokens, ends = ticket.plan, 0, []
     prefixes = [Prefix(plan.offer, slot, plan.stop) for slot in plan.slots]
@@ -89,14 +91,15 @@ async def _chunks(service: Service, ticket: Ticket, wording: Wording, usage: boo
     def chunk(choice: dict[str, Any], **more: Any) -> str:
         return event({**wording.envelope(plan, [choice], chunk=True), **more})
 
-    async with service.cancelled_on_leaving(ticket), aclosing(ticket.events()) as events:
+    async with aclosing(ticket.events()) as events:
         if wording.chat:
             for index in range(len(prefixes)):
                 yield chunk(wording.delta(index, "", first=True))
         async for happened in events:
             match happened:
-                case Stepped(index, _, after, _):
-                    if text := prefixes[index].grow(after.x.tolist()):
+                case Stepped():
+                    index = happened.index
+                    if text := prefixes[index].grow(happened.after.tolist()):
                         yield chunk(wording.delta(index, text))
                 case Finished(index, ids, _):
                     ends.append(happened)
@@ -115,9 +118,8 @@ async def _chunks(service: Service, ticket: Ticket, wording: Wording, usage: boo
 
 
 def _usage(plan: Plan, made: int) -> dict[str, int]:
-    """Tokens of each prompt (and suffix) once, and all that were made."""
-    prompts = {slot.ids for slot in plan.slots}
-    given = sum(sum(token is not None for token in ids) for ids in prompts)
+    """Tokens of each prompt (and suffix) once, however many answers it has, and all that were made."""
+    given = sum(token is not None for slot in plan.slots[:: plan.n] for token in slot.ids)
     return {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
 
 

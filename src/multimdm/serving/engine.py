@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 
 from multimdm.samplers.joint import Draft, advance
@@ -59,8 +60,8 @@ class Engine:
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
         self._queue: deque[Ticket] = deque()
-        self._begun: deque[_Request] = deque()
-        """Requests of which some sequences still wait for room."""
+        self._begun: _Request | None = None
+        """The request of which some sequences still wait for room."""
         self._rows: list[_Row] = []
         self._changed = threading.Condition()
         self._closing = False
@@ -78,13 +79,18 @@ class Engine:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        if self._thread.is_alive():
+        if self.alive:
             self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether what is submitted will be done."""
+        return self._thread.is_alive()
 
     def submit(self, plan: Plan, watched: bool = False, candidates: int = 0) -> Ticket:
         """Queue the work; called in the event loop."""
         with self._changed:
-            if self._closing:
+            if self._closing or not self.alive:
                 raise ShuttingDownError("the server is shutting down")
             waiting = len(self._queue)
             if waiting >= self._limits.queue:
@@ -96,23 +102,21 @@ class Engine:
         return ticket
 
     def cancel(self, ticket: Ticket) -> None:
-        """Its client left: what it waits for is dropped before the next network call."""
+        """Its client left: its place in the queue is free, and its work is dropped before the next network call."""
         if ticket.ended is None and not ticket.cancelled:
             ticket.cancelled = True
             self._metrics.add("multimdm_cancelled_total")
-            with self._changed:
-                self._changed.notify()
+            with self._changed, suppress(ValueError):  # it may have begun
+                self._queue.remove(ticket)
 
     # ------------------------------------------------------- in the engine's thread
 
     def _run(self) -> None:
         while self._wait_for_work():
-            self._rows = [row for row in self._rows if not row.request.ticket.cancelled]
-            self._admit()
-            offers: dict[Offer, list[_Row]] = {}
-            for row in self._rows:
-                offers.setdefault(row.request.ticket.plan.offer, []).append(row)
-            self._rows = [row for offer, rows in offers.items() for row in self._step(offer, rows)]
+            try:
+                self._turn()
+            except Exception:
+                self._fail_all()
 
     def _wait_for_work(self) -> bool:
         """False when all is done and the engine is to stop."""
@@ -123,36 +127,41 @@ class Engine:
                 self._changed.wait()
         return True
 
+    def _turn(self) -> None:
+        """One step of everything that is under way."""
+        self._rows = [row for row in self._rows if not row.request.ticket.cancelled]
+        self._admit()
+        offers: dict[Offer, list[_Row]] = {}
+        for row in self._rows:
+            offers.setdefault(row.request.ticket.plan.offer, []).append(row)
+        self._rows = [row for offer, rows in offers.items() for row in self._step(offer, rows)]
+
     def _admit(self) -> None:
         """Fill the room that there is, first come, first served."""
-        while len(self._rows) < self._limits.batch:
-            while not self._begun:
-                if not self._begin_next():
-                    return
-            request = self._begun[0]
-            if not request.ticket.cancelled:
-                room = self._limits.batch - len(self._rows)
-                for _ in range(min(room, len(request.waiting))):
-                    self._rows.append(_Row(request, *request.waiting.popleft()))
-            if request.ticket.cancelled or not request.waiting:
-                self._begun.popleft()
+        while (room := self._limits.batch - len(self._rows)) > 0:
+            request = self._begun or self._begin_next()
+            if request is None:
+                return
+            if request.ticket.cancelled:
+                request.waiting.clear()
+            for _ in range(min(room, len(request.waiting))):
+                self._rows.append(_Row(request, *request.waiting.popleft()))
+            self._begun = request if request.waiting else None
 
-    def _begin_next(self) -> bool:
-        """Take a request out of the queue, whether or not it can be begun; false if there is none."""
-        with self._changed:
-            while self._queue and self._queue[0].cancelled:
-                self._queue.popleft()
-            if not self._queue:
-                return False
-            ticket = self._queue.popleft()
-        ticket.started = time.perf_counter()
-        try:
-            drafts = ticket.plan.drafts()
-        except Exception:
-            self._fail(ticket)
-            return True
-        self._begun.append(_Request(ticket, deque(enumerate(drafts)), len(drafts)))
-        return True
+    def _begin_next(self) -> _Request | None:
+        """The first request of the queue that can be begun."""
+        while True:
+            with self._changed:
+                if not self._queue:
+                    return None
+                ticket = self._queue.popleft()
+            ticket.started = time.perf_counter()
+            try:
+                drafts = ticket.plan.drafts()
+            except Exception:
+                self._fail(ticket)
+                continue
+            return _Request(ticket, deque(enumerate(drafts)), len(drafts))
 
     def _step(self, offer: Offer, rows: list[_Row]) -> list[_Row]:
         """One network call; the rows that go on."""
@@ -160,21 +169,29 @@ class Engine:
         try:
             results = advance(offer.model.network, offer.process, [row.draft for row in rows], top)
         except Exception:
-            for ticket in {row.request.ticket for row in rows}:
-                self._fail(ticket)
-            return []
+            return self._step_apart(offer, rows)
         self._metrics.add("multimdm_network_calls_total")
         self._metrics.add("multimdm_network_rows_total", len(rows))
         going = []
         for row, (draft, finished, best) in zip(rows, results, strict=True):
             ticket = row.request.ticket
             if ticket.watched:
-                ticket.tell(Stepped(row.index, row.draft, draft, best if ticket.candidates else None))
+                ticket.tell(Stepped.of(row.index, row.draft, draft, best if ticket.candidates else None))
             if finished:
                 self._finish(row, draft)
             else:
                 going.append(_Row(row.request, row.index, draft))
         return going
+
+    def _step_apart(self, offer: Offer, rows: list[_Row]) -> list[_Row]:
+        """A network call failed: each request by itself, so that only the one at fault is lost."""
+        requests: dict[_Request, list[_Row]] = {}
+        for row in rows:
+            requests.setdefault(row.request, []).append(row)
+        if len(requests) > 1:
+            return [row for own in requests.values() for row in self._step(offer, own)]
+        self._fail(rows[0].request.ticket)
+        return []
 
     def _finish(self, row: _Row, draft: Draft) -> None:
         """Tell the end of a sequence."""
@@ -188,6 +205,14 @@ class Engine:
             self._usual_seconds = _MEMORY * self._usual_seconds + (1 - _MEMORY) * took
             self._metrics.observe_seconds(ticket.ended - ticket.submitted)
         ticket.tell(Finished(row.index, draft.x.tolist(), draft.k))
+
+    def _fail_all(self) -> None:
+        """A fault outside of any network call: what is under way is lost, but its clients hear of it."""
+        requests = {row.request for row in self._rows} | ({self._begun} if self._begun else set())
+        self._rows, self._begun = [], None
+        for request in requests:
+            if request.ticket.ended is None:
+                self._fail(request.ticket)
 
     def _fail(self, ticket: Ticket) -> None:
         """A fault of ours; the log has it, the client learns that it was one."""

@@ -1,5 +1,6 @@
 """Errors as clients of this API expect them: {"error": {"message", "type", "param", "code"}}."""
 
+from itertools import takewhile
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -8,6 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_LONGEST_VALUE = 60
 
 
 class ApiError(Exception):
@@ -60,10 +62,17 @@ def install_error_handlers(app: FastAPI) -> None:
 def _of_validation(error: RequestValidationError) -> ApiError:
     """The first complaint, by the name of its field."""
     first = error.errors()[0]
-    names = [str(part) for part in first["loc"] if part != "body"]
-    param = _printable(names[0]) if names and first["type"] != "json_invalid" else None
-    where = f"{'.'.join(names)}: " if param is not None else ""
-    return ApiError(400, f"{where}{first['msg']}", param)
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body must be JSON; {first['ctx']['error']} at character {first['loc'][-1]}")
+    # Where a field may be of several types, the place ends with a description of one, which is of no use to clients.
+    place = [str(part) for part in takewhile(lambda part: "[" not in str(part), first["loc"][1:])]
+    got = "" if first["type"] == "missing" else f"; got {_short(first['input'])}"
+    return ApiError(400, f"{'.'.join(place) or 'body'}: {first['msg']}{got}", _printable(place[0]) if place else None)
+
+
+def _short(value: Any) -> str:
+    shown = repr(value) if isinstance(value, int | float | str | None) else f"a {type(value).__name__}"
+    return shown if len(shown) <= _LONGEST_VALUE else f"{shown[:_LONGEST_VALUE]}…"
 
 
 def _printable(text: str) -> str:

@@ -1,10 +1,11 @@
 """Server-sent events."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from multimdm.serving.errors import ApiError
 
@@ -23,7 +24,25 @@ def failure(message: str, name: str | None = None) -> str:
     return event(ApiError(500, message).as_data(), name)
 
 
-def stream(events: AsyncIterator[str]) -> StreamingResponse:
-    """An answer that is sent while it is made; nothing on the way may keep or delay it."""
+class _Stream(StreamingResponse):
+    """A stream that says when it is over.
+
+    The events cannot say it themselves: if the client left before the first of them, they are never begun.
+    """
+
+    over: Callable[[], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.over()
+
+
+def stream(events: AsyncIterator[str], over: Callable[[], None]) -> StreamingResponse:
+    """An answer that is sent while it is made, and what to do when it was sent or its client left."""
+    # Nothing on the way may keep or delay it.
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    response = _Stream(events, media_type="text/event-stream", headers=headers)
+    response.over = over
+    return response

@@ -1,7 +1,9 @@
-"""What stands before every route: bounds on bodies, the API key, headers for browsers, a count of the answers."""
+"""What stands before every route: bounds on bodies, names, the API key, headers for browsers, a count of answers."""
 
 import asyncio
 import hmac
+from collections.abc import Collection
+from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,11 +23,21 @@ _BROWSER = {
 class Guard:
     """Plain ASGI, so that routes still hear when a client leaves."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, api_key: str | None, public: set[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        api_key: str | None,
+        public: Collection[str],
+        hosts: Collection[str],
+    ) -> None:
         self._app, self._limits, self._metrics = app, limits, metrics
         self._key = api_key.encode() if api_key is not None else None
         self._public = public
         """Paths that need no key: the page itself and whether the server lives."""
+        self._hosts = {host.lower() for host in hosts}
+        """Names under which the server may be addressed; "*" for any."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -34,6 +46,7 @@ class Guard:
             return
         counted = self._counting(scope, send)
         try:
+            self._check_host(scope)
             self._check_key(scope)
             body = await self._body(scope, receive)
         except ApiError as error:
@@ -41,7 +54,18 @@ class Guard:
             return
         except _ClientLeftError:
             return
-        await self._app(scope, _replayed(body, receive), counted)
+        with suppress(_ClientLeftError):
+            await self._app(scope, _replayed(body, receive), counted)
+
+    def _check_host(self, scope: Scope) -> None:
+        """A page elsewhere may give its own name our address; its requests then name a host that we are not."""
+        if "*" in self._hosts:
+            return
+        given = _header(scope, b"host").decode("latin-1").lower()
+        name = given[1 : given.find("]")] if given.startswith("[") else given.partition(":")[0]
+        if name not in self._hosts:
+            known = ", ".join(sorted(self._hosts))
+            raise ApiError(400, f"Host: this server is not '{name}'; address it as one of {known}", code="unknown_host")
 
     def _check_key(self, scope: Scope) -> None:
         if self._key is None or scope["path"] in self._public:
@@ -66,7 +90,7 @@ class Guard:
         kind = _header(scope, b"content-type").split(b";")[0].strip().lower()
         if kind != b"application/json":
             raise ApiError(415, "the body must be JSON: send the header 'Content-Type: application/json'")
-        most, body = self._limits.max_body, b""
+        most, body = self._limits.max_body, bytearray()
         told = _header(scope, b"content-length")
         if told.isdigit() and int(told[:20]) > most:
             raise _too_large(most)
@@ -80,7 +104,7 @@ class Guard:
                     if len(body) > most:
                         raise _too_large(most)
                     if not message.get("more_body"):
-                        return body
+                        return bytes(body)
         except TimeoutError:
             raise ApiError(408, f"the body did not arrive within {self._limits.body_seconds:g} s") from None
 
@@ -94,13 +118,17 @@ class Guard:
                 self._metrics.add("multimdm_requests_total", path=path, status=str(message["status"]))
                 extra = [(name.lower().encode(), value.encode()) for name, value in _BROWSER.items()]
                 message = {**message, "headers": [*message.get("headers", []), *extra]}
-            await send(message)
+            try:
+                async with asyncio.timeout(self._limits.body_seconds):
+                    await send(message)
+            except TimeoutError:  # who does not read must not keep an answer here for ever
+                raise _ClientLeftError from None
 
         return counted
 
 
 class _ClientLeftError(Exception):
-    """Before its request was complete."""
+    """Before its request was complete, or its answer taken."""
 
 
 def _too_large(most: int) -> ApiError:

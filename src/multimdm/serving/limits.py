@@ -20,7 +20,7 @@ class Limits:
     max_body: int = 262_144
     """Bytes of a request."""
     body_seconds: float | int = 20
-    """Time in which a request must have arrived."""
+    """Time in which a request must have arrived, and in which a client must take each piece of its answer."""
 
     def check(self) -> None:
         """Raise a ValueError that names the option and its value."""

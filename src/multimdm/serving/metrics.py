@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 _BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -26,11 +26,12 @@ class _Key(NamedTuple):
 class Metrics:
     """Counters, one histogram of seconds, and gauges that are read when asked for."""
 
-    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], int]]] | None = None) -> None:
+    def __init__(self) -> None:
         self._counts: defaultdict[_Key, int] = defaultdict(int)
         self._buckets, self._seconds = [0] * (len(_BOUNDS) + 1), 0.0
         self._lock = threading.Lock()
-        self.gauges = dict(gauges or {})
+        self.gauges: dict[str, tuple[str, Callable[[], int]]] = {}
+        """Name -> what it is, and how to read it."""
 
     def add(self, name: str, amount: int = 1, **labels: str) -> None:
         """Count."""

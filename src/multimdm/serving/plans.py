@@ -42,6 +42,8 @@ class Plan:
     slots: tuple[Slot, ...]
     sampling: Sampling
     seed: int
+    n: int = 1
+    """Answers to each prompt, one after the other in `slots`."""
     stop: tuple[str, ...] = ()
 
     @property
@@ -65,17 +67,15 @@ class Plan:
 
 def plan_completion(request: CompletionRequest, offer: Offer, limits: Limits) -> Plan:
     """Continuations of prompts, or what stands between a prompt and a suffix."""
-    suffix = _encode(offer, request.suffix, "suffix") if request.suffix else []
-    prompts = _prompts(request, offer)
-    return _answers(request, offer, limits, prompts, suffix, request.max_tokens, "max_tokens")
+    prompts = _prompts(request)
+    n = _answers_each(request, limits, len(prompts))  # before the prompts are encoded: there may be very many
+    ids = [_prompt_ids(offer, prompt) for prompt in prompts]
+    return _answers(request, offer, limits, n, ids, _encode(offer, request.suffix or "", "suffix"))
 
 
 def plan_chat(request: ChatRequest, offer: Offer, limits: Limits) -> Plan:
     """The conversation as the model was tuned on it."""
-    newer = request.max_completion_tokens is not None
-    asked = request.max_completion_tokens if newer else request.max_tokens
-    prompt = _conversation(request, offer)
-    return _answers(request, offer, limits, [prompt], [], asked, "max_completion_tokens" if newer else "max_tokens")
+    return _answers(request, offer, limits, _answers_each(request, limits, 1), [_conversation(request, offer)])
 
 
 def _conversation(request: ChatRequest, offer: Offer) -> list[int]:
@@ -97,7 +97,9 @@ def plan_trace(request: TraceRequest, offer: Offer, limits: Limits) -> Plan:
     """One sequence: the text, its gaps, and what comes after it."""
     request.check_strangers()
     sampling, longest = _sampling(request, offer, limits), offer.longest(limits)
-    gaps = GAP in request.prompt
+    gaps = request.prompt.count(GAP)
+    if gaps > longest:  # before the pieces between them are looked at, one by one
+        raise ApiError(400, f"prompt must fit into the {longest} tokens of this model; it has {gaps} gaps", "prompt")
     try:
         text = encode_gaps(offer.tokenizer, request.prompt) if gaps else _encode(offer, request.prompt, "prompt")
     except ValueError as error:
@@ -117,21 +119,13 @@ def _answers(
     request: Answering,
     offer: Offer,
     limits: Limits,
+    n: int,
     prompts: Sequence[Sequence[int]],
-    suffix: Sequence[int],
-    asked: int | None,
-    asked_by: str,
+    suffix: Sequence[int] = (),
 ) -> Plan:
     """n answers to each prompt."""
     request.check_strangers()
-    sampling, longest = _sampling(request, offer, limits), offer.longest(limits)
-    n = 1 if request.n is None else request.n
-    _within("n", n, 1, limits.max_n)
-    if n * len(prompts) > limits.max_n:
-        raise ApiError(
-            400, f"n times the number of prompts must be at most {limits.max_n}; got {n * len(prompts)}", "n"
-        )
-    slots = []
+    sampling, longest, slots = _sampling(request, offer, limits), offer.longest(limits), []
     for prompt in prompts:
         room = longest - len(prompt) - len(suffix)
         if room < 1:
@@ -142,11 +136,21 @@ def _answers(
                 "prompt",
                 "context_length_exceeded",
             )
+        field, asked = request.wanted_tokens
         make = room if asked is None else asked
-        _within(asked_by, make, 1, room)
+        _within(field, make, 1, room)
         made = slice(len(prompt), len(prompt) + make)
         slots += [Slot((*prompt, *[None] * make, *suffix), made, not suffix)] * n
-    return Plan(offer, tuple(slots), sampling, _seed(request), _stops(request))
+    return Plan(offer, tuple(slots), sampling, _seed(request), n, _stops(request))
+
+
+def _answers_each(request: Answering, limits: Limits, prompts: int) -> int:
+    """n, if that many for every prompt are not too many."""
+    n = 1 if request.n is None else request.n
+    _within("n", n, 1, limits.max_n)
+    if n * prompts > limits.max_n:
+        raise ApiError(400, f"n times the number of prompts must be at most {limits.max_n}; got {n * prompts}", "n")
+    return n
 
 
 def _sampling(request: Drawing, offer: Offer, limits: Limits) -> Sampling:
@@ -169,22 +173,23 @@ def _sampling(request: Drawing, offer: Offer, limits: Limits) -> Sampling:
     return sampling
 
 
-def _prompts(request: CompletionRequest, offer: Offer) -> list[list[int]]:
-    """The ids of every prompt."""
+def _prompts(request: CompletionRequest) -> list[str | list[int]]:
+    """One by one, as texts or as ids."""
     prompt = request.prompt if request.prompt is not None else ""
     if prompt == []:
         raise ApiError(400, "prompt must not be an empty list; leave it out for text from nothing", "prompt")
-    several: Sequence[str | int | list[int]] = [prompt] if isinstance(prompt, str) else prompt
-    one_of_ids = isinstance(several[0], int)
-    start = start_ids(offer.tokenizer, offer.bos)
-    result = []
-    for one in [several] if one_of_ids else several:
-        ids = _encode(offer, one, "prompt") if isinstance(one, str) else [int(token) for token in one]  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
-        for token in ids:
-            if not 0 <= token < offer.tokenizer.vocab_size:
-                raise ApiError(400, f"prompt: ids are 0 to {offer.tokenizer.vocab_size - 1}; got {token}", "prompt")
-        result.append([*start, *ids])
-    return result
+    if isinstance(prompt, str):
+        return [prompt]
+    ids = [token for token in prompt if isinstance(token, int)]
+    return [ids] if ids else [one for one in prompt if not isinstance(one, int)]
+
+
+def _prompt_ids(offer: Offer, prompt: str | list[int]) -> list[int]:
+    ids = _encode(offer, prompt, "prompt") if isinstance(prompt, str) else prompt
+    for token in ids:
+        if not 0 <= token < offer.tokenizer.vocab_size:
+            raise ApiError(400, f"prompt: ids are 0 to {offer.tokenizer.vocab_size - 1}; got {token}", "prompt")
+    return [*start_ids(offer.tokenizer, offer.bos), *ids]
 
 
 def _encode(offer: Offer, text: str, param: str) -> list[int]:

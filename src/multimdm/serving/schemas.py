@@ -10,8 +10,8 @@ from multimdm.serving.errors import ApiError
 _WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 """Fields of OpenAI's that say nothing about the text."""
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
+    "frequency_penalty": (0, 0.0),
+    "presence_penalty": (0, 0.0),
     "best_of": (1,),
     "echo": (False,),
     "logprobs": (False,),
@@ -82,6 +82,11 @@ class Answering(Drawing):
     stream: bool | None = False
     stream_options: StreamOptions | None = None
 
+    @property
+    def wanted_tokens(self) -> tuple[str, int | None]:
+        """The field that tells how many tokens to make, and what it says."""
+        return "max_tokens", self.max_tokens
+
 
 class CompletionRequest(Answering):
     """POST /v1/completions."""
@@ -115,6 +120,13 @@ class ChatRequest(Answering):
 
     messages: list[Message] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, description="The newer name of max_tokens.")
+
+    @property
+    def wanted_tokens(self) -> tuple[str, int | None]:
+        """The newer name counts if both are there."""
+        if self.max_completion_tokens is None:
+            return super().wanted_tokens
+        return "max_completion_tokens", self.max_completion_tokens
 
 
 class TraceRequest(Drawing):

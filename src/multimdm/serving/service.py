@@ -1,9 +1,11 @@
 """What all routes share: the models, the engine, and waiting for work whose client may leave."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, aclosing
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fastapi import Request
 
@@ -16,6 +18,8 @@ from multimdm.serving.plans import Plan
 from multimdm.serving.schemas import Drawing
 from multimdm.serving.tickets import Failed, Finished, Ticket
 
+Asked = TypeVar("Asked", bound=Drawing)
+
 
 @dataclass(frozen=True)
 class Service:
@@ -25,19 +29,27 @@ class Service:
     limits: Limits
     metrics: Metrics
     engine: Engine
+    encoding: AbstractContextManager = field(default_factory=threading.Lock)
+    """Held while a request is encoded: chat templates change how the tokenizer reads special tokens, for a moment."""
 
-    def offer(self, request: Drawing) -> Offer:
-        """The model that a request names; the first if it names none."""
-        if request.model is None:
+    def offer(self, name: str | None) -> Offer:
+        """The model of this name; the first if a request names none."""
+        if name is None:
             return next(iter(self.offers.values()))
-        if request.model not in self.offers:
-            raise ApiError(
-                404,
-                f"model: there is no '{request.model}' here; there are {', '.join(self.offers)}",
-                "model",
-                "model_not_found",
-            )
-        return self.offers[request.model]
+        if name not in self.offers:
+            message = f"model: there is no '{name}' here; there are {', '.join(self.offers)}"
+            raise ApiError(404, message, "model", "model_not_found")
+        return self.offers[name]
+
+    async def planned(self, plan: Callable[[Asked, Offer, Limits], Plan], request: Asked) -> Plan:
+        """What a request asks for. In another thread: a long prompt is encoded while other requests are heard."""
+        offer = self.offer(request.model)
+
+        def one_by_one() -> Plan:
+            with self.encoding:
+                return plan(request, offer, self.limits)
+
+        return await asyncio.to_thread(one_by_one)
 
     def submit(self, plan: Plan, watched: bool = False, candidates: int = 0) -> Ticket:
         """Queue the work, or say why not."""
@@ -48,25 +60,17 @@ class Service:
         except ShuttingDownError as error:
             raise ApiError(503, str(error), headers={"Retry-After": "5", "Connection": "close"}) from None
 
-    @asynccontextmanager
-    async def cancelled_on_leaving(self, ticket: Ticket) -> AsyncIterator[Ticket]:
-        """Whoever stops waiting, for whatever reason, leaves no work behind."""
-        try:
-            yield ticket
-        finally:
-            self.engine.cancel(ticket)
-
     async def finished(self, ticket: Ticket, request: Request) -> list[Finished]:
         """All sequences, in order. The work is dropped if the client leaves meanwhile."""
-        async with self.cancelled_on_leaving(ticket):
-            work, gone = asyncio.ensure_future(_ends(ticket)), asyncio.ensure_future(_left(request))
-            try:
-                await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-                if work.done():
-                    return work.result()
-            finally:
-                work.cancel()
-                gone.cancel()
+        work, gone = asyncio.ensure_future(_ends(ticket)), asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+        finally:
+            work.cancel()
+            gone.cancel()
+            self.engine.cancel(ticket)
         raise ApiError(499, "the client left before the answer was made")
 
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from torch import Tensor
+
 from multimdm.samplers.joint import Draft, Top
 from multimdm.serving.plans import Plan
 
@@ -15,9 +17,24 @@ class Stepped(NamedTuple):
     """A sequence has made a step."""
 
     index: int
-    before: Draft
-    after: Draft
+    k: int
+    """Steps done before."""
+    t: float
+    """The time before the step."""
+    before: Tensor
+    after: Tensor
     top: Top | None
+
+    @classmethod
+    def of(cls, index: int, before: Draft, after: Draft, top: Top | None) -> "Stepped":
+        """Copies in main memory: rows of a shared table keep all of it, and the event loop must not wait for a GPU."""
+        if top is not None:
+            top = Top(_own(top.positions[: len(before.x)]), _own(top.ids), _own(top.probs))
+        return cls(index, before.k, before.time, _own(before.x), _own(after.x), top)
+
+
+def _own(part: Tensor) -> Tensor:
+    return part.to("cpu", copy=True)
 
 
 class Finished(NamedTuple):

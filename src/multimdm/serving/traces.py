@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from multimdm.pipeline.generation import decode
 from multimdm.process import MultiMask
-from multimdm.samplers.joint import Draft, Top
+from multimdm.samplers.joint import Top
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER, Trace
 from multimdm.serving.catalog import Offer
 from multimdm.serving.events import event, failure, stream
@@ -29,29 +30,28 @@ def trace_routes(service: Service) -> APIRouter:
     @routes.post("/v1/trace")
     async def trace(body: TraceRequest) -> Response:
         """Events `start`, `step` (K at most) and `done`; `error` if something broke on the way."""
-        plan = plan_trace(body, service.offer(body), service.limits)
+        plan = await service.planned(plan_trace, body)
         ticket = service.submit(plan, watched=True, candidates=max(1, body.candidates))
-        return stream(_events(service, ticket, body.candidates))
+        return stream(_events(ticket, body.candidates), over=partial(service.engine.cancel, ticket))
 
     return routes
 
 
-async def _events(service: Service, ticket: Ticket, shown: int) -> AsyncIterator[str]:
+async def _events(ticket: Ticket, shown: int) -> AsyncIterator[str]:
     offer, slot = ticket.plan.offer, ticket.plan.slots[0]
     given = [token is not None for token in slot.ids]
     states: list[Tensor] = []
     times: list[float] = []
-    async with service.cancelled_on_leaving(ticket), aclosing(ticket.events()) as events:
+    async with aclosing(ticket.events()) as events:
         start = {"model": offer.name, "length": len(given), "steps": ticket.plan.sampling.num_steps}
         yield event({**start, "seed": ticket.plan.seed, "num_masks": offer.process.num_masks, "given": given}, "start")
         async for happened in events:
             match happened:
-                case Stepped(_, before, _, top):
+                case Stepped(_, k, t, before, _, top):
                     assert top is not None
-                    data = {"step": before.k, "t": before.time, "tokens": _step_tokens(offer, before, top, shown)}
-                    yield event(data, "step")
-                    states.append(before.x)
-                    times.append(before.time)
+                    yield event({"step": k, "t": t, "tokens": _step_tokens(offer, before, top, shown)}, "step")
+                    states.append(before)
+                    times.append(t)
                 case Finished(_, ids, calls):
                     states.append(torch.tensor(ids))
                     times.append(0.0)
@@ -60,17 +60,17 @@ async def _events(service: Service, ticket: Ticket, shown: int) -> AsyncIterator
                     yield failure(message, "error")
 
 
-def _step_tokens(offer: Offer, before: Draft, top: Top, shown: int) -> list[dict[str, Any]]:
+def _step_tokens(offer: Offer, before: Tensor, top: Top, shown: int) -> list[dict[str, Any]]:
     """The states before a step, with what the network thought of the open positions.
 
     What a position will be is not known yet: a mask counts as designated if it is that of the most probable token.
     """
-    states, guesses = before.x.tolist(), iter(zip(top.ids.tolist(), top.probs.tolist(), strict=True))
-    best = before.x.clamp_max(offer.process.vocab_size - 1)
+    guesses = iter(zip(top.ids.tolist(), top.probs.tolist(), strict=True))
+    best = before.clamp_max(offer.process.vocab_size - 1)
     best[top.positions] = top.ids[:, 0]
-    kinds = _kinds(offer, before.x, best)
+    kinds = _kinds(offer, before, best)
     tokens = []
-    for state, kind, asked in zip(states, kinds, top.positions[: len(states)].tolist(), strict=True):
+    for state, kind, asked in zip(before.tolist(), kinds, top.positions.tolist(), strict=True):
         token = {**_token(offer, state), "kind": kind}
         if asked:
             ids, probs = next(guesses)
@@ -83,7 +83,7 @@ def _step_tokens(offer: Offer, before: Draft, top: Top, shown: int) -> list[dict
 
 def _result(offer: Offer, states: Sequence[Tensor], times: Sequence[float], ids: Sequence[int]) -> dict[str, Any]:
     """The text, and the kinds of all states, now that the final tokens are known: Fig. 1 has these colours."""
-    whole = Trace(torch.stack([state.cpu() for state in states])[:, None], torch.tensor(times)[:, None])
+    whole = Trace(torch.stack(list(states))[:, None], torch.tensor(times)[:, None])
     kinds = whole.kinds(offer.process)[:, 0].tolist()
     return {
         "text": decode(offer.tokenizer, torch.tensor([ids]))[0],

@@ -1,11 +1,65 @@
-// What is known of one token: its guesses at the step that is shown, and its history.
+// What is known of one token, next to it: its guesses at the step that is shown, and its history.
 
 import { element, face } from "./grid.js";
 
 const MOST_ROWS = 10;
+const narrow = matchMedia("(max-width: 620px)"); // as in the style sheet
+const box = document.getElementById("inspector");
+
+let inspected = null; // { panel, place, pinned }
+
+/** Show the details of a token, or none if `place` is null; pinned ones stay. */
+export function inspect(panel, place, pin) {
+  if ((inspected?.pinned && !pin) || panel.shown < 0) return;
+  if (place === null || (pin && inspected?.pinned && inspected.panel === panel && inspected.place === place)) return closeInspector();
+  unmark();
+  inspected = { panel, place, pinned: pin };
+  if (pin) panel.tokens[place].classList.add("pinned");
+  render();
+}
+
+function unmark() {
+  inspected?.panel.tokens?.[inspected.place]?.classList.remove("pinned");
+}
+
+export function closeInspector() {
+  unmark();
+  inspected = null;
+  box.hidden = true;
+}
+
+/** After a step or a scroll. */
+export function refreshInspector() {
+  if (inspected) render();
+}
+
+function render() {
+  const { panel, place, pinned } = inspected;
+  box.replaceChildren(...(pinned ? [closeButton()] : []), ...details(panel, place));
+  box.classList.toggle("pinned", pinned);
+  box.hidden = false;
+  if (pinned) panel.tokens[place].classList.add("pinned");
+  if (narrow.matches) return; // a sheet at the bottom
+  const token = panel.tokens[place].getBoundingClientRect();
+  const [above, below] = [token.top - 16, innerHeight - token.bottom - 16];
+  const under = below >= Math.min(box.scrollHeight, 300) || below >= above;
+  box.style.maxHeight = `${Math.max(120, under ? below : above)}px`;
+  box.style.left = `${Math.min(Math.max(8, token.left), innerWidth - box.offsetWidth - 8)}px`;
+  box.style.top = `${under ? token.bottom + 8 : Math.max(8, token.top - box.offsetHeight - 8)}px`;
+  const now = box.querySelector(".now");
+  if (now) box.scrollTop = now.offsetTop + now.offsetHeight + 8 - box.clientHeight;
+}
+
+function closeButton() {
+  const button = element("button", { type: "button", class: "quiet close", "aria-label": "Close" }, "×");
+  button.addEventListener("click", closeInspector);
+  return button;
+}
+
+// ------------------------------------------------------------------- content
 
 /** The content of the inspector for a position of a panel. */
-export function details(panel, place) {
+function details(panel, place) {
   const [shown, given] = [panel.shown, panel.start.given[place]];
   const token = panel.frames[shown].tokens[place];
   const title = element("h3", {}, `Position ${place + 1}: ${token.mask === undefined ? token.text : "not decided yet"}`);
@@ -29,11 +83,11 @@ function guesses(panel, place) {
   return [element("h4", {}, settled ? `Guesses when it was drawn, t = ${number(time)}` : `Guesses at t = ${number(time)}`), ...rows];
 }
 
-/** One line per step; of many steps, some. */
+/** One line per step until the token is settled; of many steps, some. Then the step shown and the last. */
 function history(panel, place) {
-  const count = panel.frames.length;
-  const every = Math.max(1, Math.ceil(count / MOST_ROWS));
-  const wanted = (index) => index % every === 0 || index === count - 1 || index === panel.shown || index === panel.revealed(place);
+  const [settled, last] = [panel.revealed(place), panel.frames.length - 1];
+  const every = Math.ceil((settled + 1) / MOST_ROWS);
+  const wanted = (index) => (index < settled ? index % every === 0 : index === settled) || index === panel.shown || index === last;
   const list = element("ul", { class: "history" });
   panel.frames.forEach((frame, index) => {
     if (!wanted(index)) return;

@@ -1,14 +1,13 @@
 // The controls: what to generate, playback, comparison, sharing.
 
+import { recall, remember } from "./address.js";
 import { Panel, element } from "./grid.js";
-import { details, number } from "./inspector.js";
+import { closeInspector, inspect, number, refreshInspector } from "./inspector.js";
 import { Problem, models, trace } from "./trace.js";
 
 const $ = (id) => document.getElementById(id);
 const SLIDERS = ["steps", "temperature", "length", "seed", "steps-b"];
-const STATE = { p: "prompt", k: "steps", t: "temperature", l: "length", s: "seed", m: "model", o: "sampler", k2: "steps-b", m2: "model-b" };
 const REPLAY = { frame: 420, whole: 4500 }; // milliseconds: per step, and at most for all
-const narrow = matchMedia("(max-width: 620px)"); // as in the style sheet
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 let gap = "[MASK]";
@@ -16,7 +15,7 @@ let panels = [];
 let position = 0; // of the longest panel
 let timer = null;
 let running = null;
-let inspected = null; // { panel, place, pinned }
+let wanted = null; // a step that the address names, to be shown when the text is there
 
 // ------------------------------------------------------------------ settings
 
@@ -104,10 +103,11 @@ function title(body) {
 }
 
 function finish() {
-  legend();
   $("said").textContent = panels.map((panel) => `${panel.final.text}. ${panel.final.network_calls} network calls.`).join(" ");
   $("scrub").max = last();
-  if (calm.matches) return show(last());
+  const step = wanted ?? (calm.matches ? last() : null);
+  wanted = null;
+  if (step !== null) return show(step);
   show(0);
   play();
 }
@@ -118,7 +118,12 @@ function fail(error) {
     $("key-field").hidden = false;
     $("key").focus();
   }
-  if (panels.every((panel) => !panel.frames.length)) $("result").hidden = true;
+  wanted = null;
+  panels = panels.filter((panel) => panel.frames.length); // what came before the fault can be looked at
+  $("panels").replaceChildren(...panels.map((panel) => panel.node));
+  $("result").hidden = !panels.length;
+  $("scrub").max = last();
+  show(last());
   complain(error instanceof Problem ? error.message : "Something went wrong on this page; its console tells more.");
 }
 
@@ -142,7 +147,7 @@ function show(step) {
   const t = panels[0] && longest().frames[position]?.t;
   $("where").textContent = `step ${position} of ${last()} · t = ${number(t ?? 0)}`;
   $("scrub").setAttribute("aria-valuetext", $("where").textContent);
-  if (inspected) renderInspector();
+  refreshInspector();
 }
 
 const longest = () => panels.reduce((a, b) => (b.frames.length > a.frames.length ? b : a));
@@ -181,51 +186,6 @@ function seekTo(share) {
   show(Math.min(last(), Math.floor(share * (last() + 1))));
 }
 
-// ----------------------------------------------------------------- inspector
-
-function inspect(panel, place, pin) {
-  if (inspected?.pinned && !pin) return;
-  if (place === null || (pin && inspected?.pinned && inspected.panel === panel && inspected.place === place)) return closeInspector();
-  unmark();
-  inspected = { panel, place, pinned: pin };
-  if (pin) panel.tokens[place].classList.add("pinned");
-  renderInspector();
-}
-
-function unmark() {
-  inspected?.panel.tokens?.[inspected.place]?.classList.remove("pinned");
-}
-
-function closeInspector() {
-  unmark();
-  inspected = null;
-  $("inspector").hidden = true;
-}
-
-function renderInspector() {
-  const { panel, place, pinned } = inspected;
-  const box = $("inspector");
-  box.replaceChildren(...(pinned ? [closeButton()] : []), ...details(panel, place));
-  box.classList.toggle("pinned", pinned);
-  box.hidden = false;
-  if (pinned) panel.tokens[place].classList.add("pinned");
-  if (narrow.matches) return; // a sheet at the bottom
-  const token = panel.tokens[place].getBoundingClientRect();
-  const [above, below] = [token.top - 16, innerHeight - token.bottom - 16];
-  const under = below >= Math.min(box.scrollHeight, 300) || below >= above;
-  box.style.maxHeight = `${Math.max(120, under ? below : above)}px`;
-  box.style.left = `${Math.min(Math.max(8, token.left), innerWidth - box.offsetWidth - 8)}px`;
-  box.style.top = `${under ? token.bottom + 8 : Math.max(8, token.top - box.offsetHeight - 8)}px`;
-  const now = box.querySelector(".now");
-  if (now) box.scrollTop = now.offsetTop + now.offsetHeight + 8 - box.clientHeight;
-}
-
-function closeButton() {
-  const button = element("button", { type: "button", class: "quiet close", "aria-label": "Close" }, "×");
-  button.addEventListener("click", closeInspector);
-  return button;
-}
-
 function legend() {
   const masked = panels.some((panel) => panel.start?.num_masks > 0);
   const several = panels.some((panel) => panel.start?.num_masks > 1);
@@ -238,23 +198,8 @@ function legend() {
 
 // ------------------------------------------------------------------- sharing
 
-/** The state in the address: everything but the key. */
-function remember() {
-  const fields = new URLSearchParams();
-  for (const [short, id] of Object.entries(STATE)) if ($("compare").checked || !id.endsWith("-b")) fields.set(short, $(id).value);
-  if ($("compare").checked) fields.set("c", "1");
-  history.replaceState(null, "", `#${fields}`);
-}
-
-function recall() {
-  const fields = new URLSearchParams(location.hash.slice(1));
-  for (const [short, id] of Object.entries(STATE)) if (fields.has(short)) $(id).value = fields.get(short);
-  $("compare").checked = fields.get("c") === "1";
-  return fields.size > 0;
-}
-
 async function share() {
-  remember();
+  remember(position < last() ? position : null);
   try {
     await navigator.clipboard.writeText(location.href);
     $("share").textContent = "Copied";
@@ -277,13 +222,24 @@ function insertGap() {
 }
 
 function onKey(event) {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return void generate();
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return $("controls").requestSubmit();
   if (event.key === "Escape") return closeInspector();
-  if ($("result").hidden || event.target.closest("textarea, input, select, button, summary")) return;
+  const busy = event.key === " " ? "textarea, input, select, button" : "textarea, input, select";
+  if ($("result").hidden || event.target.closest(busy)) return; // the key means something else there
   const action = { " ": toggle, ArrowRight: () => walk(1), ArrowLeft: () => walk(-1) }[event.key];
   if (!action) return;
   event.preventDefault();
   action();
+}
+
+/** Show what the address holds, if it holds anything. */
+async function openAddress() {
+  const { any, step, missing } = recall();
+  refresh();
+  if (!any) return;
+  wanted = step;
+  await generate();
+  if (missing.length) complain(`The link names ${missing.join(" and ")}, which this server does not have; this is by another model.`);
 }
 
 async function start() {
@@ -298,7 +254,8 @@ async function start() {
 
 $("controls").addEventListener("submit", async (event) => {
   event.preventDefault();
-  if ($("model").options.length || (await start())) generate();
+  if ($("model").options.length) return void generate();
+  if (await start()) await (location.hash ? openAddress() : generate()); // it did not answer before, or wanted a key
 });
 $("controls").addEventListener("input", refresh);
 $("gap").addEventListener("click", insertGap);
@@ -312,13 +269,10 @@ $("scrub").addEventListener("input", () => { stop(); show(Number($("scrub").valu
 $("key").addEventListener("change", () => { sessionStorage.setItem("multimdm-key", $("key").value); });
 document.addEventListener("keydown", onKey);
 window.addEventListener("resize", () => { panels.forEach((panel) => panel.paint()); closeInspector(); });
-window.addEventListener("scroll", () => { if (inspected) renderInspector(); }, { passive: true });
+window.addEventListener("scroll", refreshInspector, { passive: true });
+window.addEventListener("hashchange", openAddress); // a link put into the address of this page
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => panels.forEach((panel) => panel.paint()));
 
 $("key").value = sessionStorage.getItem("multimdm-key") ?? "";
 refresh();
-if (await start()) {
-  const shared = recall();
-  refresh();
-  if (shared) generate();
-}
+if (await start()) openAddress();
