@@ -45,6 +45,11 @@ def test_the_whole_way(tmp_path, capsys):
     assert losses[-1] < 0.8 * losses[0]  # it has learnt something
     assert main(["export", str(adapted), "--out", str(tmp_path / "merged")]) == 0
     assert same_process(multimdm.load(tmp_path / "merged").process, multimdm.load(adapted).process)
+    moved = str(base.rename(tmp_path / "moved"))
+    assert main(["export", str(adapted), "--out", str(tmp_path / "again")]) == 2
+    assert main(["export", str(adapted), "--out", str(tmp_path / "again"), "--base", moved]) == 0
+    assert files_hash(tmp_path / "again") == files_hash(tmp_path / "merged")
+    assert main(["sample", str(adapted), "--prompt", "1+1=", "--num", "1", "--device", "cpu", "--base", moved]) == 0
 
 
 @pytest.fixture

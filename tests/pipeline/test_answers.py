@@ -40,7 +40,8 @@ def test_tokens_per_step():
     model = tiny_model()
     by_tps = answer(model, PROMPTS, Answering(gen_length=16, block_length=8, tps=4))
     by_steps = answer(model, PROMPTS, Answering(gen_length=16, block_length=8, steps=4))
-    assert by_tps == by_steps
+    by_both = answer(model, PROMPTS, Answering(gen_length=16, block_length=8, steps=4, tps=4))
+    assert by_tps == by_steps == by_both
     assert by_tps.nfe == 4
     assert [Answering(gen_length=256, tps=k).num_steps for k in (1, 2, 4)] == [256, 128, 64]
 
@@ -134,9 +135,9 @@ def test_ends_have_no_confidence_at_any_temperature(temperature):
             {"gen_length": 16, "block_length": 4, "steps": 6},
             "steps must be divisible by the number of blocks, gen_length / block_length = 4; got 6",
         ),
-        ({"gen_length": 16, "steps": 4, "tps": 4}, "give one of them, not 4 and 4"),
+        ({"gen_length": 16, "steps": 8, "tps": 4}, "steps must be gen_length / tps = 4, or left out; got 8"),
         ({"gen_length": 0}, "gen_length must be at least 1; got 0"),
-        ({"cfg_scale": -1.0}, "guidance must be a finite number of at least 0"),
+        ({"cfg_scale": -1.0}, "cfg_scale must be a finite number of at least 0"),
         ({"gen_length": 63}, "a prompt of 5 tokens and gen_length 63 do not fit into the network's 64 positions"),
     ],
 )

@@ -1,9 +1,10 @@
-"""A small task for small models: two-digit addition, as a corpus and as a task of the harness."""
+"""A small task for small models: addition, as a corpus and as a task of the harness."""
 
 import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import yaml
 
@@ -25,6 +26,10 @@ metric_list:
     higher_is_better: true
 """
 
+_ANSWER_DIGITS = 3
+"""Of sums of one digit too: an answer and the end of text are then four tokens, which 1, 2 and 4 per step divide, and
+what is asked for is just as long as what was trained on, without a place that no text ever had."""
+
 _ITEMS = """
 import json
 from pathlib import Path
@@ -43,19 +48,21 @@ def results(doc, results):
 
 
 def sums(num: int, seed: int, held_out: bool = False, digits: int = 2) -> list[tuple[str, str]]:
-    """Questions and answers, all of equal length; every tenth sum is held out."""
+    """Questions and answers, all of equal length; about every tenth sum is held out.
+
+    Which ones is left to a checksum: a rule such as 7a + 13b = 0 mod 10 would hold out every pair of equal last digits.
+    """
     rng, found = random.Random(seed), []
     most = 10**digits
     while len(found) < num:
         a, b = rng.randrange(most), rng.randrange(most)
-        if ((a * 7 + b * 13) % 10 == 0) == held_out:
-            found.append((f"{a:0{digits}}+{b:0{digits}}=", f"{a + b:0{digits + 1}}"))
+        if (crc32(f"{a}+{b}".encode()) % 10 == 0) == held_out:
+            found.append((f"{a:0{digits}}+{b:0{digits}}=", f"{a + b:0{_ANSWER_DIGITS}}"))
     return found
 
 
 def write_task(directory: Path, items: list[tuple[str, str]], length: int) -> Path:
     """A directory with the task `addition`."""
-
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "addition.yaml").write_text(_TASK % length)
     (directory / "items.py").write_text(_ITEMS)
@@ -72,7 +79,7 @@ class Recipes:
     pretrain: list[str]
     adapt: list[str]
     answer_length: int
-    """Digits of an answer and the end of text, rounded up to a power of two."""
+    """Digits of an answer and the end of text."""
 
 
 def write_recipes(out: Path, digits: int, base_steps: int, adapt_steps: int, masks: int) -> Recipes:
@@ -81,7 +88,7 @@ def write_recipes(out: Path, digits: int, base_steps: int, adapt_steps: int, mas
     for name, num, held_out in (("train", 9000 if digits > 1 else 2000, False), ("valid", 200, digits > 1)):
         items = sums(num, 0 if name == "train" else 1, held_out, digits)
         (out / f"{name}.txt").write_text("".join(f"{question}{answer}\n" for question, answer in items))
-    answer_length = 4  # up to three digits and the end of text
+    answer_length = _ANSWER_DIGITS + 1
     length = 2 * digits + 2 + answer_length
     log = {"every": 50, "validate_every": 0, "sample_every": 0, "checkpoint_every": 500, "tensorboard": False}
     log["validation_sequences"] = 128

@@ -19,7 +19,7 @@ from multimdm.training.recipes import parse_recipe
 from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe
 from support.addition import write_recipes
 from support.runs import finish, metrics, start
-from support.tiny_llada import files_hash, masks_of, tiny_llada, write_llada
+from support.tiny_llada import chat_tokenizer, files_hash, masks_of, tiny_llada, write_llada
 
 M = 4
 
@@ -146,6 +146,9 @@ def test_bad_input_comes_before_weights(folder, tmp_path, monkeypatch):
     other = write_llada(tmp_path / "other", tiny_llada(vocab_size=10, num_rows=10, mask_rows=(9,)))
     with pytest.raises(ValueError, match=r"init and data must have the same vocabulary; .* has 10 ids, the data 16"):
         job(init=str(other))
+    stranger = write_llada(tmp_path / "stranger", tiny_llada(), chat_tokenizer())
+    with pytest.raises(ValueError, match=r"init and data must have the same tokenizer"):
+        job(init=str(stranger))
     short = write_llada(tmp_path / "short", tiny_llada(max_length=4))
     with pytest.raises(ValueError, match=r"sequences of 8 tokens; .* is made for 4 at most"):
         job(init=str(short))

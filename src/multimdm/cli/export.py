@@ -18,6 +18,8 @@ class Options:
     """A directory that `multimdm import` wrote, or an adapter of a LLaDA network, which is merged into its base."""
     out: Path
     """Directory to write; it must not exist yet."""
+    base: str | None = None
+    """Where the base of an adapter is, if it is no longer where it was."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -26,5 +28,5 @@ def main(arguments: Sequence[str]) -> None:
     from multimdm.pipeline import load
     from multimdm.pipeline.exchange import export_checkpoint
 
-    export_checkpoint(load(options.checkpoint), options.out)
+    export_checkpoint(load(options.checkpoint, base=options.base), options.out)
     print(f"wrote {options.out}")

@@ -52,6 +52,8 @@ class Options:
     """Only the first so many items of each task."""
     examples: int | None = None
     """Worked examples before each item, in place of the task's own number."""
+    chat: bool = False
+    """Put prompts into the tokenizer's chat template, for models that were tuned on conversations."""
     run_code: bool = False
     """Run programs that the models wrote (humaneval, mbpp), in a process with limits on time, memory and files."""
     base: str | None = None
@@ -83,13 +85,11 @@ def main(arguments: Sequence[str]) -> None:
 
     names = ("block_length", "temperature", "remasking", "cfg_scale", "logits_eos_inf", "confidence_eos_eot_inf")
     length = {} if options.gen_length is None else {"gen_length": options.gen_length}
+    shared = ("tasks", "tps", "data", "include", "limit", "examples", "chat", "run_code", "seed", "batch_size")
     plan = HarnessPlan(
         answering=Answering(**length, **{name: getattr(options, name) for name in names}),
         own_length=options.gen_length is None,
-        **{
-            name: getattr(options, name)
-            for name in ("tasks", "tps", "data", "include", "limit", "examples", "run_code", "seed", "batch_size")
-        },
+        **{name: getattr(options, name) for name in shared},
     )
     store = Store(None if options.out is None else options.out / "results")
     scores = run_plan(plan, options.checkpoints, store, options.device, options.precision, options.base, _say)

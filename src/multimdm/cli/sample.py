@@ -29,6 +29,8 @@ class Options:
 
     checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CKPT")]
     """Directory of a checkpoint, or its name on the Hub."""
+    base: str | None = None
+    """Where the base of an adapter is, if it is no longer where it was."""
     num: int = 4
     """How many texts."""
     length: int | None = None
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str]) -> None:
     check_device(options.device)
     from multimdm.pipeline import load
 
-    model = load(options.checkpoint, options.device)
+    model = load(options.checkpoint, options.device, base=options.base)
     if model.tokenizer is None and not options.json:
         raise ValueError(
             f"{options.checkpoint} has no tokenizer to make text of the ids: import it with --tokenizer NAME, "

@@ -1,7 +1,8 @@
 """Running programs that a model wrote: in a process of their own, with limits on time, memory and files.
 
 This is a guard against accidents of generated code (endless loops, full memory, deleted files), on Linux enforced by
-the kernel for files too. It is no wall against a determined attacker: for that, run the evaluation in a container.
+the kernel for files, signals and TCP too. It is no wall against a determined attacker: for that, run the evaluation in
+a container.
 """
 
 import os
@@ -9,8 +10,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from multimdm.process.checks import require
 
@@ -45,24 +48,25 @@ def run_program(program: str, limits: Limits = USUAL) -> Verdict:
     """Run a Python program to its end.
 
     It sees the standard library, an empty directory that is its only place to write, no environment and no input. Other
-    programs and the network are closed to it. A program that leaves early, with whatever exit code, has not passed.
+    programs, processes and the network are closed to it. A program that leaves early, with whatever exit code, has not
+    passed.
     """
     require(os.name == "posix", "generated code can be run on Linux and macOS only: its limits are those of POSIX")
-    with tempfile.TemporaryDirectory(prefix="multimdm-program-") as place:
+    with tempfile.TemporaryDirectory(prefix="multimdm-program-") as place, tempfile.TemporaryFile() as complaints:
         reader, writer = os.pipe()
         try:
-            return _run(program, limits, place, reader, writer)
+            return _run(program, limits, place, complaints, reader, writer)
         finally:
             os.close(reader)
 
 
-def _run(program: str, limits: Limits, place: str, reader: int, writer: int) -> Verdict:
+def _run(program: str, limits: Limits, place: str, complaints: IO[bytes], reader: int, writer: int) -> Verdict:
     arguments = [place, str(writer), str(limits.seconds), str(limits.megabytes)]
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", str(_CHILD), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=complaints,  # a file, whose size is limited; a pipe would be read into our memory
         cwd=place,
         env={"PYTHONHASHSEED": "0", "PATH": ""},
         pass_fds=(writer,),
@@ -70,21 +74,20 @@ def _run(program: str, limits: Limits, place: str, reader: int, writer: int) -> 
     )
     os.close(writer)
     try:
-        _, complaint = process.communicate(program.encode(), timeout=1.5 * limits.seconds)
+        process.communicate(program.encode(errors="replace"), timeout=1.5 * limits.seconds)
     except subprocess.TimeoutExpired:
         return Verdict(False, f"not finished after {limits.seconds:g} seconds")
     finally:
         _end(process)
     if os.read(reader, len(_DONE)) == _DONE:
         return Verdict(True, "")
-    lines = complaint.decode(errors="replace").strip().splitlines()
+    complaints.seek(0)
+    lines = complaints.read().decode(errors="replace").strip().splitlines()
     return Verdict(False, lines[-1] if lines else "it left before its end")
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Whatever is left of it."""
-    if process.poll() is None:
+    """Of the program and of whatever it may have started."""
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stderr is not None:
-        process.stderr.close()
+    process.wait()

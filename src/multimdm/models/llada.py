@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from multimdm.models.head import Reduce, reduce_logits
+from multimdm.models.head import Reduce, reduce_logits, sequence_logits
 from multimdm.models.llada_adapter import Adapter
 from multimdm.models.llada_config import LLaDAConfig
 from multimdm.models.llada_layers import LLaDABlock, RmsNorm, rotary_angles
@@ -35,7 +35,8 @@ class LLaDA(nn.Module):
         self.adapter: Adapter | None = None
         """The low-rank adapter in its layers, if there is one."""
         d = config.hidden_dim
-        self.wte = nn.Embedding(config.num_rows, d, device=device)
+        # Zeros until `initialise` or a file fills them: random numbers, as nn.Embedding draws, cost seconds on "meta".
+        self.wte = nn.Embedding.from_pretrained(torch.zeros(config.num_rows, d, device=device), freeze=False)
         self.blocks = nn.ModuleList(LLaDABlock(config, device) for _ in range(config.num_blocks))
         self.ln_f = RmsNorm(d, config.norm_eps, device)
         self.ff_out = nn.Linear(d, config.vocab_size, bias=False, device=device)
@@ -44,8 +45,12 @@ class LLaDA(nn.Module):
         self.register_buffer("column_bias", column_bias, persistent=False)
         self.register_buffer("mask_rows", torch.tensor(config.mask_rows), persistent=False)
 
-    def initialise(self, std: float = 0.02) -> "LLaDA":
-        """Random weights; what is added to the residual stream is scaled down with the depth."""
+    def initialise(self, std: float | None = None) -> "LLaDA":
+        """Random weights of this deviation; what is added to the residual stream is scaled down with the depth.
+
+        1 / sqrt(d) unless given: near the usual 0.02 at LLaDA's width, and enough for narrow networks to learn from.
+        """
+        std = 1 / math.sqrt(self.config.hidden_dim) if std is None else std
         for name, weights in self.named_parameters():
             if weights.ndim == 2:
                 deep = name.endswith(("attn_out.weight", "ff_out.weight")) and name.startswith("blocks")
@@ -96,6 +101,10 @@ class LLaDA(nn.Module):
         """The head: `logits(features(...))` is what a call gives."""
         weight = self.ff_out.weight
         return F.linear(features.to(weight.dtype), weight, self._bias())
+
+    def sequence_logits(self, features: Float[Tensor, "n L d"], tokens: Int[Tensor, "k L"]) -> Float[Tensor, "k n"]:
+        """Sums of the logits of whole sequences of tokens, each at the features of each of n inputs."""
+        return sequence_logits(features, self.ff_out.weight, self._bias(), tokens)
 
     def rows_of(self, ids: Int[Tensor, "*s"]) -> Int[Tensor, "*s"]:
         """Rows of the embedding: a clean token's own, a mask's wherever it lies."""

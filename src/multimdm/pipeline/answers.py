@@ -1,7 +1,8 @@
 """Answers to prompts with LLaDA's parameters: a fixed number of new tokens behind each prompt, block after block."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -24,7 +25,7 @@ class Answering:
     steps: int | None = None
     """Network calls for all blocks together; gen_length unless given."""
     tps: int | None = None
-    """Tokens per step, in place of steps: steps = gen_length / tps."""
+    """Tokens per step: steps = gen_length / tps. Where both are given they must agree."""
     temperature: float | int = 0.0
     """0 takes the most probable tokens."""
     remasking: Literal["low_confidence", "random"] = "low_confidence"
@@ -50,14 +51,7 @@ class Answering:
 
     def check(self) -> None:
         """Raise a ValueError that names the field, its value and the remedy."""
-        check_integer("gen_length", self.gen_length, 1)
-        for name in ("block_length", "steps", "tps"):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1)
-        require(
-            self.steps is None or self.tps is None,
-            f"steps and tps are two ways to say one thing; give one of them, not {self.steps} and {self.tps}",
-        )
+        self.check_values()
         for name in ("block_length", "tps"):
             part = getattr(self, name)
             require(
@@ -69,7 +63,22 @@ class Answering:
             f"steps must be divisible by the number of blocks, gen_length / block_length = {self.num_blocks}; "
             f"got {self.num_steps}",
         )
-        self.sampling((), ()).check()
+        require(
+            self.steps is None or self.num_steps == self.steps,
+            f"steps must be gen_length / tps = {self.num_steps}, or left out; got {self.steps}",
+        )
+
+    def check_values(self) -> None:
+        """What can be wrong whatever the length of answers will be."""
+        check_integer("gen_length", self.gen_length, 1)
+        for name in ("block_length", "steps", "tps"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        require(
+            0 <= self.cfg_scale < math.inf,
+            f"cfg_scale must be a finite number of at least 0 (0 is off); got {self.cfg_scale}",
+        )
+        replace(self, steps=None, tps=None).sampling((), ()).check()
 
     def sampling(self, end_of_text: tuple[int, ...], ends: tuple[int, ...]) -> Sampling:
         """In our terms, for a model with these ends of text, and of text or turn."""

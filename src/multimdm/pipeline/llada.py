@@ -110,6 +110,11 @@ def base_model_config(path: str | Path) -> LLaDAConfig:
     return _config(directory, _mask_settings(directory))
 
 
+def base_tokenizer(path: str | Path) -> Tokenizer | None:
+    """The tokenizer of a base, without its weights."""
+    return _tokenizer(local_directory(path))
+
+
 def base_digest(path: str | Path) -> str:
     """A hash that tells one base from another: of its last norm and the row of its mask, as they are stored."""
     directory = local_directory(path)

@@ -10,7 +10,7 @@ from multimdm.models.llada_masks import RESERVED, appended_rows, check_unused, e
 from multimdm.models.lora import attach
 from multimdm.objectives import Elbo
 from multimdm.pipeline import Model
-from multimdm.pipeline.llada import base_digest, base_model_config
+from multimdm.pipeline.llada import base_digest, base_model_config, base_tokenizer
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
 from multimdm.training.fitting import check_length, check_tokenizer
@@ -56,9 +56,9 @@ def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
     config = base_model_config(recipe.init)
     source = open_source(recipe.data, recipe.train.seed)
     _check_fits(config, recipe, source)
+    check_tokenizer(base_tokenizer(recipe.init), recipe.init, source)
     rows = _mask_rows(config, recipe, source)
     start = multimdm.load(recipe.init, precision=recipe.lora.precision)
-    check_tokenizer(start.tokenizer, recipe.init, source)
     assert isinstance(start.network, LLaDA)
     adapter = Adapter(
         rank=recipe.lora.rank,

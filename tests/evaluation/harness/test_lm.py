@@ -61,6 +61,11 @@ def test_the_task_says_how_long_answers_are_unless_told():
     lm = MultiMDM(tiny_model(), tps=4)
     lm.generate_until(asked("1+1=", max_gen_toks=16), disable_tqdm=True)
     assert (lm.gen_length, lm.calls) == (16, 4)
+    three = MultiMDM(tiny_model(), tps=3)
+    three.generate_until(asked("1+1=", max_gen_toks=12), disable_tqdm=True)
+    assert (three.gen_length, three.calls) == (12, 4)
+    with pytest.raises(ValueError, match="gen_length must be divisible by tps; got 16 and 3"):
+        three.generate_until(asked("1+1=", max_gen_toks=16), disable_tqdm=True)
 
 
 def test_likelihoods_are_bounds_with_a_stated_number_of_draws():
@@ -106,6 +111,8 @@ def test_chat_templates_are_read_with_their_special_tokens():
     [
         ({"gen_lenght": 8}, "model_args: there is no 'gen_lenght'; did you mean gen_length"),
         ({"gen_length": 9, "tps": 2}, "gen_length must be divisible by tps; got 9 and 2"),
+        ({"gen_length": 8, "tps": 2, "steps": 8}, "steps must be gen_length / tps = 4, or left out; got 8"),
+        ({"tps": 0}, "tps must be at least 1; got 0"),
         ({"draws": 0}, "draws must be at least 1; got 0"),
     ],
 )

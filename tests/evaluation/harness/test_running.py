@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from multimdm.evaluation.harness import running
+from multimdm.evaluation.harness import lm, running
 from multimdm.evaluation.harness.running import HarnessPlan, run_plan
 from multimdm.evaluation.harness.scores import Score, Scored
 from multimdm.evaluation.store import Store
-from multimdm.pipeline.answers import Answering
+from multimdm.pipeline.answers import Answering, answer
 from multimdm.report.harness_table import as_data, markdown, print_scores
 from support.addition import sums, write_task
 from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
@@ -27,6 +27,28 @@ def test_two_models_at_three_speeds_and_nothing_twice(tmp_path, monkeypatch):
     assert {s.score.items for s in scores} == {5}
     monkeypatch.setattr(running, "measure_task", lambda *_: pytest.fail("it is measured again"))
     assert run_plan(plan, paths, Store(tmp_path / "results")) == scores
+    with pytest.raises(pytest.fail.Exception, match="it is measured again"):  # other weights may answer otherwise
+        run_plan(plan, paths, Store(tmp_path / "results"), precision="bfloat16")
+
+
+def test_models_are_told_apart(tmp_path):
+    with pytest.raises(ValueError, match="models must have different names; got run, run"):
+        run_plan(HarnessPlan(("gsm8k",)), ["one/run/model", "two/run/model"], Store())
+
+
+def test_prompts_as_conversations(tmp_path, monkeypatch):
+    """The template's special tokens reach the network as such."""
+    include = write_task(tmp_path / "tasks", [("1+1=", "2")], 4)
+    plan = HarnessPlan(("addition",), tps=(1,), include=str(include), chat=True)
+    template = "{{ bos_token }}{{ messages[0].content }}<|eot_id|>"
+    write_llada(tmp_path / "chatty", tiny_llada(), chat_tokenizer(template))
+    asked = []
+    monkeypatch.setattr(lm, "answer", lambda *arguments: asked.append(arguments[1]) or answer(*arguments))
+    run_plan(plan, [str(tmp_path / "chatty")], Store())
+    assert asked == [[[0, *chat_tokenizer().encode("1+1="), 2]]]
+    write_llada(tmp_path / "plain", tiny_llada(), chat_tokenizer())
+    with pytest.raises(ValueError, match="has no chat template"):
+        run_plan(plan, [str(tmp_path / "plain")], Store())
 
 
 def score(right: int, items: int = 20, calls: int = 8) -> Score:
@@ -69,6 +91,11 @@ def test_the_table(capsys):
         (
             HarnessPlan(("gsm8k",), tps=(3,), own_length=False, answering=Answering(gen_length=8)),
             "gen_length must be divisible by tps; got 8 and 3",
+        ),
+        (HarnessPlan(("gsm8k",), tps=(3,)), "gen_length must be divisible by tps; got 256 and 3"),
+        (
+            HarnessPlan(("math500",), answering=Answering(block_length=48)),
+            "gen_length must be divisible by block_length; got 512 and 48",
         ),
         (HarnessPlan(("gsm8k",), answering=Answering(steps=4)), "steps are given by tps"),
     ],

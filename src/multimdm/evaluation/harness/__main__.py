@@ -11,7 +11,8 @@ from multimdm.evaluation.harness.benchmarks import TASKS_DIRECTORY
 def main() -> None:
     """Add where our tasks are, unless others are named; then the harness's own program."""
     assert lm.NAME  # importing the model registers it
-    if "--include_path" not in sys.argv and "--tasks" in sys.argv:
+    tasks = any(word in ("-t", "--tasks") or word.startswith("--tasks=") for word in sys.argv)
+    if tasks and not any(word.startswith("--include_path") for word in sys.argv):
         sys.argv += ["--include_path", str(TASKS_DIRECTORY)]
     cli_evaluate()
 

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import yaml
 from datasets import Dataset, load_dataset
 
 TASKS_DIRECTORY = Path(__file__).parent / "tasks"
@@ -62,6 +63,19 @@ BENCHMARKS = {
     ),
 }
 """By the names that `--tasks` takes, in the order of the table."""
+
+
+def answer_length(name: str) -> int:
+    """New tokens that a task gives for an answer."""
+    task = (TASKS_DIRECTORY / f"{BENCHMARKS[name].task}.yaml").read_text(encoding="utf-8")
+    return yaml.load(task, _TaskFile)["generation_kwargs"]["max_gen_toks"]
+
+
+class _TaskFile(yaml.SafeLoader):
+    """Reads a task's file without importing the functions that it names."""
+
+
+_TaskFile.add_constructor("!function", lambda loader, node: node.value)
 
 
 def open_benchmark(name: str, data: str | None) -> dict[str, Dataset]:

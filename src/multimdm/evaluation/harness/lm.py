@@ -44,7 +44,8 @@ class MultiMDM(LM):
     ) -> None:
         """`generation` are the fields of `multimdm.pipeline.answers.Answering`: gen_length, steps, tps, ...
 
-        Without gen_length the task's own max_gen_toks is taken. `draws` is the number of noised versions by which a
+        Without gen_length the task's own max_gen_toks is taken; what else a task says of generation, but for its stop
+        words, is left unread. `draws` is the number of noised versions by which a
         log-likelihood is estimated; `greedy` also finds out whether a continuation is what the model would say, at one
         network call per token. `bos` puts the tokenizer's BOS before every prompt. `max_batch_size` is not used.
         """
@@ -52,7 +53,7 @@ class MultiMDM(LM):
         _check_names(generation)
         self._length_given = "gen_length" in generation
         self.answering = Answering(**{"gen_length": _USUAL_LENGTH, **generation})
-        self.answering.check()
+        self.answering.check() if self._length_given else self.answering.check_values()
         check_integer("draws", draws, 1)
         self.batch_size = 1 if batch_size in (None, "auto") else check_integer("batch_size", int(batch_size or 1), 1)
         self.draws, self.greedy, self.seed = draws, bool(greedy), check_integer("seed", seed, 0)

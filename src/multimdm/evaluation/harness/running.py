@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from lm_eval.evaluator import simple_evaluate
 from lm_eval.tasks import TaskManager
 
 from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
-from multimdm.evaluation.harness.benchmarks import BENCHMARKS, TASKS_DIRECTORY, check_files
+from multimdm.evaluation.harness.benchmarks import BENCHMARKS, TASKS_DIRECTORY, answer_length, check_files
 from multimdm.evaluation.harness.lm import MultiMDM
 from multimdm.evaluation.harness.scores import Score, Scored
 from multimdm.evaluation.settings import label_of
@@ -44,6 +44,8 @@ class HarnessPlan:
     """Only so many items of each task, the first ones."""
     examples: int | None = None
     """Worked examples before each item, in place of the task's own number."""
+    chat: bool = False
+    """Put prompts into the tokenizer's chat template, for models that were tuned on conversations."""
     run_code: bool = False
     """Run programs that the model wrote."""
     seed: int = 0
@@ -70,9 +72,10 @@ class HarnessPlan:
             self.answering.steps is None and self.answering.tps is None,
             "steps are given by tps: leave them out of the settings of answers",
         )
+        known = [answer_length(name) for name in self.tasks if name in BENCHMARKS]
         for tps in self.tps:
-            if not self.own_length:
-                Answering(**{**asdict(self.answering), "tps": tps}).check()
+            for length in known if self.own_length else [self.answering.gen_length]:
+                replace(self.answering, tps=tps, gen_length=length).check()
 
 
 Report = Callable[[str], None]
@@ -89,19 +92,21 @@ def run_plan(
 ) -> list[Scored]:
     """All scores; what is in the store is not measured again, and a model is loaded only if something is missing."""
     plan.check()
+    labels = [label_of(path) for path in checkpoints]
+    require(len(set(labels)) == len(labels), f"models must have different names; got {', '.join(labels)}")
     found: list[Scored] = []
-    for path in checkpoints:
+    for path, label in zip(checkpoints, labels, strict=True):
         fingerprint, loaded = fingerprint_of_checkpoint(local_directory(path)), _Late(path, device, precision, base)
         for name in plan.tasks:
             for tps in plan.tps:
-                report(f"{label_of(path)}: {name} at {tps} tokens per step")
+                report(f"{label}: {name} at {tps} tokens per step")
                 score = store.remembered(
                     Score,
-                    {"checkpoint": fingerprint, "task": name, "tps": tps, **_essential(plan)},
+                    {"checkpoint": fingerprint, "precision": precision, "task": name, "tps": tps, **_essential(plan)},
                     lambda name=name, tps=tps, loaded=loaded: measure_task(plan, loaded.model, name, tps),
                 )
-                label = BENCHMARKS[name].label if name in BENCHMARKS else name
-                found.append(Scored(label, label_of(path), tps, score))
+                task = BENCHMARKS[name].label if name in BENCHMARKS else name
+                found.append(Scored(task, label, tps, score))
     return found
 
 
@@ -122,6 +127,7 @@ def measure_task(plan: HarnessPlan, model: Model, name: str, tps: int) -> Score:
             task_manager=manager,
             limit=plan.limit,
             num_fewshot=plan.examples,
+            apply_chat_template=plan.chat,
             bootstrap_iters=0,
             confirm_run_unsafe_code=plan.run_code,
         )
