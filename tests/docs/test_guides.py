@@ -19,10 +19,12 @@ SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
 EXTRA = {
     "pretrain": f"{SHORT} {SMALL}",
     "adapt": SHORT,
+    "couple": f"{SHORT} --matching.size 4",
     "distill": SHORT.replace("steps 2", "steps 5"),
     "evaluate": "--num 2 --sequences 2",
     "pareto": "--num 2 --temperatures 1.0 --align-entropy none",
     "entropy": "--out runs/entropy",
+    "reproduce": "--list",
 }
 """What makes each command short."""
 INSTEAD = {
@@ -39,12 +41,22 @@ WEB = "prepare --preset openwebtext --out data/owt"
 BEFORE = {
     "adaptation": (LETTERS,),
     "data": (LETTERS,),
+    "coupling": STORIES,
     "distillation": STORIES,
     "evaluation": STORIES,
     "scaling": (LETTERS, WEB),
 }
 """What a guide takes for granted."""
-NUMBER = {"adaptation": 9, "data": 9, "distillation": 2, "evaluation": 6, "method": 1, "scaling": 2}
+NUMBER = {
+    "adaptation": 9,
+    "coupling": 3,
+    "data": 9,
+    "distillation": 2,
+    "evaluation": 6,
+    "method": 1,
+    "reproduction": 4,
+    "scaling": 2,
+}
 """Commands of each guide: none is overlooked."""
 
 

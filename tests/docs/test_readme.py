@@ -59,6 +59,7 @@ EXTRA = {
     "sample": "--num 2",
     "evaluate": "--num 2",
     "pareto": "--num 2 --temperatures 1.0",
+    "reproduce": "--list",
 }
 """What makes a command of the README short."""
 
@@ -81,12 +82,12 @@ def test_the_other_commands_run(place, monkeypatch):
     """As printed, with fewer steps and smaller networks, and without the Hub's tokenizer."""
     monkeypatch.chdir(place)
     assert main(f"pretrain tales-mdlm {EXTRA['pretrain']}".split()) == 0  # what `adapt` begins with
-    names = "prepare|pretrain|adapt|distill|sample|evaluate|pareto|import"
+    names = "prepare|pretrain|adapt|distill|sample|evaluate|pareto|import|reproduce"
     lines = re.findall(rf"^multimdm ((?:{names}) .*)$", README, flags=re.MULTILINE)
     inline = re.findall(r"`multimdm (export[^`]*)`", README)
     assert [line.split()[0] for line in [*lines, *inline]] == [
         *("prepare", "pretrain", "sample"),
-        *("import", "adapt", "distill", "evaluate", "pareto"),
+        *("import", "adapt", "distill", "evaluate", "pareto", "reproduce"),
         "export",
     ]
     for line in (*lines, *inline):

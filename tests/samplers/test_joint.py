@@ -46,7 +46,11 @@ def canvas(length: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return given, torch.rand(2, length, generator=generator) < 0.3
 
 
-@pytest.mark.parametrize("process", [MultiMask(V, 1), MultiMask(V, 4), Uniform(V)], ids=["M=1", "M=4", "uniform"])
+@pytest.mark.parametrize(
+    "process",
+    [MultiMask(V, 1), MultiMask(V, 4), MultiMask(V, 4, tied_noise=True), Uniform(V)],
+    ids=["M=1", "M=4", "tied", "uniform"],
+)
 def test_together_is_as_alone(process):
     network = Causal()
     steps = [step for step in STEPS.values() if process.num_masks or isinstance(step, Ancestral)]

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from multimdm.training.recipes import dump_recipe, find_recipe, parse_recipe, read_recipe, recipe_directories
-from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
+from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
 from support.runs import tiny
 
 SHIPPED = sorted(recipe_directories()[1].glob("*.yaml"))
@@ -22,6 +22,8 @@ def test_shipped_recipes_are_read(path):
 def _kind(path: Path) -> type[TrainingRecipe]:
     if "-distill-" in path.stem:
         return DistillRecipe
+    if "-couple" in path.stem:
+        return CoupleRecipe
     adapts = "-cont" in path.stem or path.stem in ("llada-tiny", "llada-8b-multimask")
     return AdaptRecipe if adapts else PretrainRecipe
 
@@ -31,7 +33,9 @@ def test_all_systems_have_recipes():
         f"{data}-{system}"
         for data in ("tales", "captions", "lm1b", "owt")
         for system in ("mdlm", "duo", "candi", "multimdm-rand", "multimdm-cont")
-    } | {"tales-ar"} | {f"{data}-distill-{way}" for data in ("tales", "owt") for way in ("gumbel", "gaussian", "sdtt")}
+    } | {"tales-ar", "tales-couple", "captions-couple"} | {
+        f"{data}-distill-{way}" for data in ("tales", "owt") for way in ("gumbel", "gaussian", "sdtt")
+    }
 
 
 def test_a_recipe_survives_the_way_through_plain_data():

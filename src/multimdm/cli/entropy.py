@@ -70,7 +70,7 @@ def run_study(options: Options) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from multimdm.evaluation.conditional_entropy import Study, run
-    from multimdm.report.entropy_figure import save_entropy_figure, write_csv
+    from multimdm.report.entropy_figure import save_entropy_figure, study_title, write_csv
 
     study = Study(masks=options.chosen_masks, samples=options.samples, seed=options.seed)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -78,11 +78,7 @@ def run_study(options: Options) -> None:
         task = bar.add_task("draws", total=study.samples)
         points = list(run(study, lambda done: bar.advance(task, done)))
     write_csv(points, options.out / "entropy.csv")
-    title = (
-        f"Zipf({study.exponent:g}) token, V = {study.vocab_size}, rho = {study.rho:g}, "
-        f"{study.samples:,} draws per time; bands: two standard errors"
-    )
-    save_entropy_figure(points, title, options.out / "entropy.png")
+    save_entropy_figure(points, study_title(study), options.out / "entropy.png")
     print(_summary([p for p in points if p.time == 0.5]))
     print(f"wrote {options.out / 'entropy.csv'} and {options.out / 'entropy.png'}")
 

@@ -1,4 +1,4 @@
-"""What `pretrain` and `adapt` share: a recipe, typed overrides, and where the run is kept."""
+"""What `pretrain`, `adapt`, `couple` and `distill` share: a recipe, typed overrides, and where the run is kept."""
 
 import os
 from collections.abc import Sequence

@@ -25,6 +25,7 @@ from multimdm.process.checks import check_integer
 from multimdm.process.draws import pick
 from multimdm.process.precision import widened
 from multimdm.samplers.confidence import time_of_share
+from multimdm.samplers.tied import refuse_tied
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ def log_likelihood_bound(
 ) -> Bound:
     """Of ids[given:], where ids[:given] stay visible. Equal seeds give equal estimates, whatever the batch size."""
     check_integer("draws", draws, 1)
+    refuse_tied(process, "a likelihood by the number of hidden positions")
     if given >= len(ids):
         return Bound(0.0, 0.0, draws)
     spread = stratified_times(draws, torch.Generator().manual_seed(seed)).to(ids.device)

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from multimdm.objectives.base import Network, both
 from multimdm.objectives.next_token import shift_right
 from multimdm.objectives.times import stratified_times
-from multimdm.process import AnyProcess, Hybrid, Process, Streams
+from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Streams
+from multimdm.process.anchored import anchor, anchored_loss, anchored_state, shown_with_end, told_of_end
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
@@ -85,6 +86,8 @@ def nelbo_sums(
         rec, ident = _next_token_loss(network, ids, valid, start_symbol or 0)
     elif isinstance(process, Hybrid):
         rec, ident = torch.stack([_hybrid_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
+    elif isinstance(process, MultiMask) and process.tied_noise:
+        rec, ident = torch.stack([_tied_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     else:
         rec, ident = torch.stack([_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     tokens = (torch.full_like(rec, ids.shape[1]) if valid is None else valid.sum(1)).double()
@@ -114,6 +117,28 @@ def _loss(
         return torch.stack([terms.reconstruction, terms.identification], dim=1)
 
     return _per_sequence(network(x_t, t, active, valid, reduce), active)
+
+
+def _tied_loss(
+    network: Network, process: MultiMask, ids: Tensor, valid: Tensor | None, t: Tensor, generator: Streams
+) -> Float64[Tensor, "2 B"]:
+    """Both terms of -log p(x_0 | x_1) per sequence, for x_1 drawn like a sampler's.
+
+    The mean over x_1 bounds -log p(x_0) by Jensen's inequality. It is a loose bound: noise that is not the text's own
+    leads elsewhere.
+    """
+    t = t.to(ids.device)
+    end = process.prior(ids.shape, generator, ids.device)
+    x_t = anchored_state(process, ids, anchor(end, generator), t)
+    active = both(process.active(x_t), valid)
+    clean, state, last, time = ids[active], x_t[active], end[active], t[:, None].expand(ids.shape)[active]
+
+    def reduce(logits: Tensor, rows: slice) -> Tensor:
+        told = told_of_end(process, logits, state[rows], last[rows], time[rows]).log_softmax(-1)
+        terms = anchored_loss(process, told, clean[rows], state[rows], last[rows], time[rows])
+        return torch.stack([terms.reconstruction, terms.identification], dim=1)
+
+    return _per_sequence(network(shown_with_end(process, x_t, end), t, active, valid, reduce), active)
 
 
 def _hybrid_loss(

@@ -60,6 +60,13 @@ class Evaluation:
     measurements: tuple[Measurement, ...]
     aligned: tuple[Aligned, ...]
     trajectories: tuple[Trajectory, ...]
+    seeds: int = 1
+    """Training seeds that the figures are means of; with one, intervals are over samples."""
+
+    @property
+    def spread(self) -> str:
+        """What intervals are over."""
+        return "over samples" if self.seeds == 1 else f"over {self.seeds} training seeds"
 
     def as_data(self) -> dict[str, Any]:
         """Plain data for JSON; trajectories are pictures, not figures, and are left out."""

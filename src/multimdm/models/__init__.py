@@ -2,7 +2,7 @@
 
 from multimdm.models.config import SIZES, DiTConfig
 from multimdm.models.dit import DiT
-from multimdm.models.expand import expand_masks, gate_time, with_dropout
+from multimdm.models.expand import expand_masks, gate_time, show_noise, tell_masks_apart, with_dropout
 from multimdm.models.initialise import start_copying
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_adapter import Adapter
@@ -22,6 +22,8 @@ __all__ = [
     "expand_masks",
     "gate_time",
     "rebuilt",
+    "show_noise",
     "start_copying",
+    "tell_masks_apart",
     "with_dropout",
 ]

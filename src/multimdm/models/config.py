@@ -38,6 +38,8 @@ class DiTConfig:
     mask) and all tokens but the last, so that the logits at l are for token l."""
     suppressed: tuple[int, ...] = ()
     """Clean ids that are never predicted, such as a mask inside a foreign vocabulary (BERT's 103)."""
+    noise_rows: Annotated[int, Field(ge=0)] = 0
+    """Rows V+M .. V+2M-1 of the embedding, for the noise x_1 that is shown beside the state: one per mask, or none."""
 
     @model_validator(mode="after")
     def _check(self) -> "DiTConfig":
@@ -49,6 +51,8 @@ class DiTConfig:
             )
         if self.time_gate and self.conditioning == "none":
             raise ValueError("time_gate needs a conditioning to let through: 'sigma' or 'time'; got 'none'")
+        if self.noise_rows not in (0, self.num_masks):
+            raise ValueError(f"noise_rows must be 0 or num_masks, {self.num_masks}; got {self.noise_rows}")
         for column in self.suppressed:
             if not 0 <= column < self.vocab_size:
                 raise ValueError(f"suppressed ids must lie in 0..{self.vocab_size - 1}; got {column}")

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from multimdm.models.config import DiTConfig
-from multimdm.models.head import Reduce, reduce_logits
+from multimdm.models.head import Reduce, reduce_logits, sequence_logits
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
 from multimdm.process import Mixture, NoisyMixture, Time
 from multimdm.process.precision import widened
@@ -17,6 +17,7 @@ class DiT(nn.Module):
     """The network of MDLM and DUO.
 
     Input ids are those of the process: clean tokens 0 .. V-1, masks V .. V+M-1. Logits are over the V clean tokens.
+    Rows behind the masks are for noise that is shown beside the state.
     """
 
     column_bias: Tensor | None
@@ -27,7 +28,8 @@ class DiT(nn.Module):
         self.recompute = False
         """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
         d = config.hidden_dim
-        self.vocab_embed = Embedding(config.vocab_size + config.num_masks, d, config.embedding_norm)
+        rows = config.vocab_size + config.num_masks + config.noise_rows
+        self.vocab_embed = Embedding(rows, d, config.embedding_norm)
         self.position_embed = Embedding(config.max_length, d) if config.absolute_positions else None
         self.sigma_map = TimeEmbedding(config.cond_dim, config.time_gate)
         self.rotary_emb = Rotary(d // config.num_heads)
@@ -86,6 +88,10 @@ class DiT(nn.Module):
         """The map to logits: `logits(features(...))` is what a call gives."""
         weight = self.output_layer.linear.weight
         return F.linear(features.to(weight.dtype), weight, self._bias())
+
+    def sequence_logits(self, features: Float[Tensor, "n L d"], tokens: Int[Tensor, "k L"]) -> Float[Tensor, "k n"]:
+        """Sums of the logits of whole sequences of tokens, each at the features of each of n inputs."""
+        return sequence_logits(features, self.output_layer.linear.weight, self._bias(), tokens)
 
     def _embed(self, x_t: Tensor | Mixture | NoisyMixture) -> Float[Tensor, "B L d"]:
         if isinstance(x_t, NoisyMixture):

@@ -32,6 +32,39 @@ def expand_masks(network: DiT, num_masks: int) -> DiT:
     return _rebuilt(network, replace(config, num_masks=num_masks), copy_mask)
 
 
+def show_noise(network: DiT) -> DiT:
+    """A network that can be shown x_1 beside x_t: every mask gets a second row, zero at first, so that nothing changes.
+
+    The given network is left as it is; one that has such rows already is copied unchanged.
+    """
+    config = network.config
+    if config.noise_rows:
+        return _rebuilt(network, config, lambda state: None)
+
+    def add_rows(state: dict[str, Tensor]) -> None:
+        rows = state["vocab_embed.embedding"]
+        state["vocab_embed.embedding"] = torch.cat([rows, torch.zeros_like(rows[-config.num_masks :])])
+
+    return _rebuilt(network, replace(config, noise_rows=config.num_masks), add_rows)
+
+
+def tell_masks_apart(network: DiT, scale: float, seed: int) -> DiT:
+    """A network whose masks differ a little: Gaussian noise on their rows, `scale` times as large as their entries.
+
+    Copies of one mask give the same predictions, and what is symmetric stays so where nothing else tells masks apart.
+    The given network is left as it is.
+    """
+    V, generator = network.config.vocab_size, torch.Generator().manual_seed(seed)
+
+    def add_noise(state: dict[str, Tensor]) -> None:
+        rows = state["vocab_embed.embedding"].clone()
+        size = rows[V:].square().mean().sqrt()
+        rows[V:] += scale * size * torch.randn(rows[V:].shape, generator=generator).to(rows)
+        state["vocab_embed.embedding"] = rows
+
+    return _rebuilt(network, network.config, add_noise)
+
+
 def gate_time(network: DiT, conditioning: Literal["sigma", "time"] = "sigma") -> DiT:
     """A network that is conditioned on time through a gate at zero: it gives the logits it gave without.
 

@@ -3,7 +3,9 @@
 from multimdm.objectives.base import Batch, Distillation, Objective, Sums
 from multimdm.objectives.candi import Candi
 from multimdm.objectives.consistency import Consistency, ConsistencySettings
+from multimdm.objectives.coupled import Coupled
 from multimdm.objectives.elbo import Elbo
+from multimdm.objectives.matching import MatchingSettings
 from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation, RelaxedElbo
@@ -15,8 +17,10 @@ __all__ = [
     "Candi",
     "Consistency",
     "ConsistencySettings",
+    "Coupled",
     "Distillation",
     "Elbo",
+    "MatchingSettings",
     "NextToken",
     "Objective",
     "Ramp",

@@ -28,6 +28,8 @@ class Batch:
     """Updates that were made before."""
     steps: int = 1
     """Updates that training takes in all."""
+    noise: Int64[Tensor, "B L"] | None = None
+    """x_1 of each sequence, where it was matched with the text."""
 
     @property
     def progress(self) -> float:

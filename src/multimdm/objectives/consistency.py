@@ -4,6 +4,7 @@ The student predicts at x_t what a teacher, its own slowly moving copy, predicts
 with growing delta this carries what is known near the data to where sampling begins.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -20,7 +21,8 @@ from multimdm.objectives.coupling import Coupling, couple
 from multimdm.objectives.divergence import divergence
 from multimdm.objectives.step_size import Rounds
 from multimdm.objectives.teaching import Lesson
-from multimdm.process import Process, Uniform
+from multimdm.process import Mixture, MultiMask, Process, Uniform
+from multimdm.process.anchored import shown_with_end, told_of_end
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
@@ -33,7 +35,8 @@ class ConsistencySettings(Rounds):
 
     coupling: Coupling = "gumbel"
     """What ties x_s to x_t: a shared-Gumbel path, DUO's shared-Gaussian path (for duo; that is DUO-DCD), the forward
-    chain (markov), or nothing but the text (independent); the last two are controls."""
+    chain (markov), or nothing but the text (independent); the last two are controls. anchored: the path to x_1, of a
+    model whose noise is tied to the text."""
     divergence: Literal["reverse_kl", "forward_kl"] = "reverse_kl"
     """KL(student || teacher), or KL(teacher || student), for which the theorem is."""
     visible_target: VisibleTarget = "skip"
@@ -61,6 +64,10 @@ class Consistency:
             self.settings.coupling != "gaussian" or isinstance(self.process, Uniform),
             "coupling gaussian is DUO's, for uniform states; masks have gumbel, markov and independent",
         )
+        require(
+            self.settings.coupling != "anchored" or isinstance(self.process, MultiMask),
+            "coupling anchored is for masks, which are where a path ends; uniform states have gumbel and gaussian",
+        )
 
     def taught_by(self, teacher: Network) -> "Consistency":
         """With this teacher."""
@@ -81,8 +88,13 @@ class Consistency:
         delta = self.settings.size(batch.step, batch.steps)
         late = batch.times.to(batch.ids.device) * (1 - delta)
         s, t = late, late + delta
-        x_s, x_t = couple(self.process, batch.ids, s, t.clamp_max(1.0), self.settings.coupling, batch.generator)
-        return self.compare(network, batch, x_s, s, x_t, t.clamp_max(1.0))
+        t, end = t.clamp_max(1.0), None
+        if self.settings.coupling == "anchored":
+            end = batch.noise
+            if end is None:
+                end = self.process.prior(batch.ids.shape, batch.generator, batch.ids.device)
+        x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end)
+        return self.compare(network, batch, x_s, s, x_t, t, end)
 
     def compare(
         self,
@@ -92,31 +104,56 @@ class Consistency:
         s: Float[Tensor, " B"],
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
+        end: Int64[Tensor, "B L"] | None = None,
     ) -> Sums:
         """The student at x_t against the teacher at x_s, where the student has something to predict.
 
         For uniform states that is everywhere, and what is compared is what the networks predict, the leave-one-out
-        distribution, as DUO-DCD does.
+        distribution, as DUO-DCD does. With `end`, the x_1 of the paths, both know it. Where x_s shows the designated
+        mask and x_t does not, the teacher knows which tokens are meant, and the student is compared with it among
+        these; that it is these is treated like a token that is visible at s.
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
         asked = both(self.process.active(x_t), batch.valid)
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
         taught, clean = self.process.active(x_s)[where], batch.ids[where]
-        lesson = Lesson(self.teacher, x_s, s, asked & self.process.active(x_s), batch.valid)
+        shown = asked & self.process.active(x_s)
+        lesson = Lesson(self.teacher, self._shown(x_s, end), s, shown, batch.valid)
+        told, teacher_told = (self._told(*state, end, rows) for state, rows in (((x_t, t), asked), ((x_s, s), shown)))
         rows_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
             first, last = int(rows_before[rows.start]), int(rows_before[rows.stop])
             known = None if last - first == len(logits) else ~taught[rows]
+            logits = told(logits, rows)
             hidden = logits if known is None else logits[~known]
-            target = lesson.logits(slice(first, last)).log_softmax(-1)
-            matching = divergence(self.settings.divergence, hidden, target).sum()
+            target = teacher_told(lesson.logits(slice(first, last)), slice(first, last)).log_softmax(-1)
+            named = None if end is None else _among(hidden, target)
+            matching = divergence(self.settings.divergence, hidden if named is None else named, target).sum()
             revealed = matching.new_zeros(()) if known is None else self._revealed(logits[known], clean[rows][known])
+            if named is not None and self.settings.visible_target != "skip":
+                revealed = revealed + (hidden.logsumexp(-1) - named.logsumexp(-1)).sum()
             return matching + revealed, matching.detach(), revealed.detach()
 
-        loss, matching, revealed = network(x_t, t, asked, batch.valid, reduce)
+        loss, matching, revealed = network(self._shown(x_t, end), t, asked, batch.valid, reduce)
         return Sums(loss, {"matching": matching, "revealed": revealed})
+
+    def _shown(self, x: Tensor, end: Tensor | None) -> Tensor | Mixture:
+        """What a network is shown of a state and the end of its path."""
+        if end is None:
+            return x
+        assert isinstance(self.process, MultiMask)
+        return shown_with_end(self.process, x, end)
+
+    def _told(self, x: Tensor, t: Tensor, end: Tensor | None, positions: Tensor) -> Callable[[Tensor, slice], Tensor]:
+        """What x_1 adds to the prediction in some of the packed rows; nothing, if it is not known."""
+        if end is None:
+            return lambda logits, rows: logits
+        process, where = self.process, positions.nonzero(as_tuple=True)
+        assert isinstance(process, MultiMask)
+        state, last, time = x[where], end[where], t[where[0]]
+        return lambda logits, rows: told_of_end(process, logits, state[rows], last[rows], time[rows])
 
     def _revealed(self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"]) -> Tensor:
         """Against the boundary condition f_0 = e_{x_0}: the token is known at s."""
@@ -129,6 +166,11 @@ class Consistency:
                 return divergence(self.settings.divergence, wide, target).sum()
             case "skip":
                 return wide.new_zeros(())
+
+
+def _among(logits: Float[Tensor, "n V"], target: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
+    """Only the tokens that the target holds possible."""
+    return logits.masked_fill(target == -torch.inf, -torch.inf)
 
 
 def _smoothed(

@@ -1,7 +1,8 @@
 """Two states of one sequence, at times s < t: how their noise is tied together.
 
 Consistency distillation compares predictions at x_s and x_t. What it can learn depends on how much x_t tells of x_s, so
-the tie is a choice: one shared path (Gumbel, Gaussian), the forward chain (Markov), or nothing but the clean text.
+the tie is a choice: one shared path (Gumbel, Gaussian, or anchored in a given x_1), the forward chain (Markov), or
+nothing but the clean text.
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -10,10 +11,11 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from multimdm.process import Generator, Process
+from multimdm.process import Generator, MultiMask, Process
+from multimdm.process.anchored import anchor, anchored_state
 from multimdm.process.checks import require
 
-Coupling = Literal["gumbel", "gaussian", "markov", "independent"]
+Coupling = Literal["gumbel", "gaussian", "markov", "independent", "anchored"]
 
 
 class Pair(NamedTuple):
@@ -30,15 +32,23 @@ def couple(
     t: Float64[Tensor, " B"],
     coupling: Coupling,
     generator: Generator = None,
+    end: Int64[Tensor, "B L"] | None = None,
 ) -> Pair:
     """x_s and x_t, each with its own marginal p(. | x_0).
 
     gumbel: Eq. (gumbel_coupled_path); gaussian: DUO's path, for `Uniform` only; markov: x_t drawn from x_s by the
-    forward transition; independent: given x_0, nothing is shared.
+    forward transition; independent: given x_0, nothing is shared; anchored: the path to x_1 = `end`, for `MultiMask`
+    only, with the marginals given x_1 too.
     """
     require(
         coupling in get_args(Coupling), f"coupling must be one of {', '.join(get_args(Coupling))}; got {coupling!r}"
     )
+    if coupling == "anchored":
+        require(end is not None, "end must be given for coupling anchored; got None")
+        assert isinstance(process, MultiMask)
+        assert end is not None
+        noise = anchor(end, generator)
+        return Pair(anchored_state(process, x_0, noise, s), anchored_state(process, x_0, noise, t))
     if coupling in ("gumbel", "gaussian"):
         return Pair(*process.couple(x_0, torch.stack([s, t]), generator, noise=coupling))
     x_s = process.corrupt(x_0, s, generator)

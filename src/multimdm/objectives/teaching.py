@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from multimdm.objectives.base import Network
-from multimdm.process import Time
+from multimdm.process import Mixture, Time
 from multimdm.process.precision import widened
 
 
@@ -16,7 +16,7 @@ from multimdm.process.precision import widened
 class TwoPart(Protocol):
     """A network that can stop before its head: `logits(features(...))` is what a call gives."""
 
-    def features(self, x_t: Tensor, t: Time | None, positions: Tensor | None, valid: Tensor | None) -> Tensor:
+    def features(self, x_t: Tensor | Mixture, t: Time | None, positions: Tensor | None, valid: Tensor | None) -> Tensor:
         """What the head sees at the positions, [N, d]."""
         ...
 
@@ -35,7 +35,7 @@ class Lesson:
     def __init__(
         self,
         teacher: Network,
-        x: Int64[Tensor, "B L"],
+        x: Int64[Tensor, "B L"] | Mixture,
         t: Float[Tensor, " B"],
         positions: Bool[Tensor, "B L"],
         valid: Bool[Tensor, "B L"] | None,
@@ -57,7 +57,9 @@ class Lesson:
         return widened(logits)
 
 
-def _run(teacher: Network, x: Tensor, t: Tensor, positions: Tensor, valid: Tensor | None) -> tuple[Tensor, Callable]:
+def _run(
+    teacher: Network, x: Tensor | Mixture, t: Tensor, positions: Tensor, valid: Tensor | None
+) -> tuple[Tensor, Callable]:
     if isinstance(teacher, TwoPart):
         return teacher.features(x, t, positions, valid), teacher.logits
     return teacher(x, t, positions, valid), lambda logits: logits

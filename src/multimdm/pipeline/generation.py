@@ -22,6 +22,7 @@ from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.loop import Generated, Step, Watch, generate
 from multimdm.samplers.remain import masked_process
 from multimdm.samplers.settings import Sampling
+from multimdm.samplers.tied import refuse_tied
 from multimdm.samplers.trace import Trace
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ def _step(process: Process, canvas: Canvas, sampling: Sampling, choice: Choice) 
         return step
     if sampling.corrector:
         masked_process(process, "corrector")
+        refuse_tied(process, "corrector")
     return Ancestral(sampling.times, choice, sampling.greedy_last, sampling.corrector)
 
 

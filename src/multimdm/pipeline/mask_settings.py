@@ -24,6 +24,8 @@ class MaskSettings:
     alpha: Literal["linear", "cosine"] = "linear"
     assignment: Literal["modulo"] | tuple[int, ...] = "modulo"
     """The mask of each token: id mod M, or a list of V numbers."""
+    tied_noise: bool = False
+    """Whether the noise was matched with the texts, so that samplers keep it."""
     adapter: Adapter | None = None
     """Of an adapter; None for a whole network."""
     lineage: tuple[dict[str, Any], ...] = ()
@@ -34,7 +36,7 @@ class MaskSettings:
         """The process that it was trained with."""
         V, M = self.vocab_size, len(self.mask_ids)
         assignment = modulo(V, M) if self.assignment == "modulo" else torch.tensor(self.assignment)
-        return MultiMask(V, M, Schedule(self.rho, self.alpha), assignment)
+        return MultiMask(V, M, Schedule(self.rho, self.alpha), assignment, self.tied_noise)
 
 
 def describe_masks(
@@ -48,6 +50,7 @@ def describe_masks(
         rho=process.schedule.rho,
         alpha=process.schedule.kind,
         assignment="modulo" if usual else tuple(process.assignment.tolist()),
+        tied_noise=process.tied_noise,
         adapter=adapter,
         lineage=lineage,
     )

@@ -221,6 +221,11 @@ def _check_fit(settings: CheckpointSettings, directory: Path) -> None:
     if process is not None:
         ours, theirs = (network.vocab_size, network.num_masks), (process.vocab_size, process.num_masks)
         require(ours == theirs, f"{directory}: the network has V, M = {ours} and the process {theirs}")
+        rows = process.num_masks if process.noise_shown else 0
+        require(
+            network.noise_rows == rows,
+            f"{directory}: the network has {network.noise_rows} rows for noise; its process needs {rows}",
+        )
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

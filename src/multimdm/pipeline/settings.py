@@ -28,6 +28,14 @@ class ProcessSettings:
     """Of hybrid: the expected ranks at t = 0 and t = 1."""
     noise_dim: int | None = None
     """Of hybrid: Gaussians per position."""
+    tied_noise: bool = False
+    """Of multimask: whether the noise was matched with the texts, so that samplers keep it."""
+    noise_shown: bool = False
+    """Of tied noise: whether the network is shown it beside the state."""
+
+    def __post_init__(self) -> None:
+        if self.tied_noise and self.kind != "multimask":
+            raise ValueError(f"tied_noise is for kind multimask; the kind is {self.kind}")
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -66,7 +74,16 @@ def describe_process(process: AnyProcess) -> ProcessSettings:
             noise_dim=process.noise_dim,
         )
     kind: Literal["multimask", "uniform"] = "multimask" if isinstance(process, MultiMask) else "uniform"
-    return ProcessSettings(kind, process.vocab_size, process.num_masks, schedule.rho, schedule.kind)
+    tied = (process.tied_noise, process.noise_shown) if isinstance(process, MultiMask) else (False, False)
+    return ProcessSettings(
+        kind,
+        process.vocab_size,
+        process.num_masks,
+        schedule.rho,
+        schedule.kind,
+        tied_noise=tied[0],
+        noise_shown=tied[1],
+    )
 
 
 def same_process(one: AnyProcess | None, other: AnyProcess | None) -> bool:
@@ -87,7 +104,8 @@ def build_process(settings: ProcessSettings, assignment: Any) -> AnyProcess:
         return Uniform(settings.vocab_size, schedule)
     if settings.kind == "hybrid":
         return Hybrid(settings.vocab_size, schedule, settings.ranks or USUAL_RANKS, settings.noise_dim)
-    return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment)
+    tied = settings.tied_noise, settings.noise_shown
+    return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment, *tied)
 
 
 def dump(settings: CheckpointSettings) -> dict[str, Any]:

@@ -8,13 +8,16 @@ before, the marginals of x_0 and x_1 are untouched while x_1 tells of x_0.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.process.base import Ids
 from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.draws import Generator, uniform
+from multimdm.process.mixture import Mixture
 from multimdm.process.multimask import MultiMask
+from multimdm.process.precision import widened
+from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, per_position
 
 
@@ -62,14 +65,75 @@ def anchored_reverse_sample(
     check_same_shape("x_t", x_t, "end", end)
     check_order(s, t)
     between = process.schedule.between(per_position("s", s, x_t), per_position("t", t, x_t))
-    at_s, at_t = (process.schedule(per_position(name, time, x_t)) for name, time in (("s", s), ("t", t)))
     u = uniform(x_t.shape, generator, x_t.device)
     left = ((u - between.reveal) / between.still_hidden).clamp(0.0, 1.0)  # uniform again, given that it stays hidden
-    # 1 - beta_s / (1 - beta_t): from the complements, which are exact near t = 0
-    enter = 1 - at_s.one_minus_beta / at_t.one_minus_beta
-    mask = torch.where((x_t == end) & (left < enter), process.designated_mask(clean), x_t.long())
-    x_s = torch.where(u < between.reveal, clean.long(), mask)
+    x_s = torch.where(u < between.reveal, clean.long(), anchored_remain(process, clean, x_t, end, s, t, left))
     return torch.where(process.active(x_t), x_s, x_t.long())
+
+
+def anchored_remain(
+    process: MultiMask, clean: Ids, x_t: Ids, end: Ids, s: Time, t: Time, u: Float64[Tensor, "*shape"]
+) -> Int64[Tensor, "*shape"]:
+    """x_s of a position that stays hidden, by one number each; at visible positions the result means nothing."""
+    at_s, at_t = (process.schedule(per_position(name, time, x_t)) for name, time in (("s", s), ("t", t)))
+    # (beta_s - beta_t) / (1 - beta_t), from the complements, which are exact near t = 0
+    enter = 1 - at_s.one_minus_beta / at_t.one_minus_beta
+    return torch.where((x_t == end) & (u < enter), process.designated_mask(clean), x_t.long())
+
+
+def anchored_loss(
+    process: MultiMask, log_probs: Float[Tensor, "N V"], x_0: Ids, x_t: Ids, end: Ids, t: Time
+) -> LossTerms:
+    """Both terms of the loss density of -log p(x_0 | x_1) at hidden positions, given log p(. | x_t, x_1), normalised.
+
+    Back in time a path leaves x_1 for its token at the rate -alpha'/(1 - alpha), whatever the token, and for its
+    designated mask, if that is another, at the rate b = -beta'/(1 - beta). The model leaves with the same rates for
+    what it predicts. With pi_j the predicted probability of the tokens of mask j, the terms of the path measures'
+    divergence are -alpha'/(1 - alpha) (-log p(x_0)), and at x_1 alone b (1 - pi_{x_1}) if m(x_0) = x_1, else
+    b (-pi_{x_1} - log pi_{m(x_0)}). Their time integral bounds -log p(x_0 | x_1).
+    """
+    v = process.schedule(per_position("t", t, x_t))
+    home = process.designated_mask(x_0)
+    groups = process.designated_mask(torch.arange(process.vocab_size, device=x_0.device)) - process.vocab_size
+    masses = log_probs.new_zeros((*x_0.shape, process.num_masks)).index_add(-1, groups, log_probs.exp())
+    own, others = (masses.gather(-1, (mask - process.vocab_size)[..., None])[..., 0] for mask in (end, home))
+    leaves = torch.where(home == end, 1 - own, -own - others.log())
+    identification = torch.where(x_t == end, -v.d_beta / v.one_minus_beta * leaves, 0.0)
+    picked = log_probs.gather(-1, x_0[..., None])[..., 0]
+    return LossTerms(v.d_alpha / v.one_minus_alpha * picked, identification)
+
+
+def shown_with_end(process: MultiMask, x_t: Ids, end: Ids) -> Tensor | Mixture:
+    """What a network is shown: x_t, and beside it x_1 at every position if the process says so.
+
+    Mask j as noise is the id V + M + j, that of a row of its own: the network can tell it from j as a state.
+    """
+    if not process.noise_shown:
+        return x_t
+    ids = torch.stack([x_t.long(), end + process.num_masks], dim=-1)
+    return Mixture(torch.ones(ids.shape, device=ids.device), ids)
+
+
+def told_of_end(
+    process: MultiMask, logits: Float[Tensor, "*shape V"], x_t: Ids, end: Ids, t: Time
+) -> Float[Tensor, "*shape V"]:
+    """The network's prediction with what x_1^l adds to it, at hidden positions, as logits in float32 or better.
+
+    To a network that is shown the noise nothing is added. One that sees x_t alone gave p(x_0^l | x_t), and had to leave
+    open whether x_t^l = j is the designated mask or the end of the path. Who knows x_1^l multiplies its prediction by
+    p(x_t^l | a, x_1^l) / p(x_t^l | a), by Bayes' rule: at another mask than x_1 only the tokens of that mask remain; at
+    x_1 the tokens of j are divided by 1 + (M - 1) beta_t. This is exact where x_1^l is uniform given x_0; what x_1
+    tells at the other positions is not made use of.
+    """
+    logits = widened(logits)
+    if process.num_masks == 1 or process.noise_shown:
+        return logits
+    beta = process.schedule(per_position("t", t, x_t)).beta
+    own = torch.where(x_t == end, -torch.log1p((process.num_masks - 1) * beta), 0.0).to(logits.dtype)
+    others = torch.where(x_t == end, 0.0, -torch.inf).to(logits.dtype)
+    tokens = torch.arange(process.vocab_size, device=logits.device)
+    at_home = process.designated_mask(tokens) == x_t[..., None]
+    return logits + torch.where(at_home, own[..., None], others[..., None])
 
 
 def agrees(process: MultiMask, x_t: Ids, end: Ids, tokens: Ids) -> Tensor:

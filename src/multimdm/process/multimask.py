@@ -33,6 +33,8 @@ class MultiMask(Process):
         num_masks: int = 1,
         schedule: Schedule | None = None,
         assignment: Int[Tensor, " V"] | None = None,
+        tied_noise: bool = False,
+        noise_shown: bool = False,
     ) -> None:
         check_sizes(vocab_size, num_masks)
         if assignment is None:
@@ -42,10 +44,19 @@ class MultiMask(Process):
         self.num_masks = int(num_masks)
         self.schedule = check_schedule(schedule)
         self.assignment = assignment.long()
+        require(tied_noise or not noise_shown, "noise_shown must be False unless noise is tied, and kept; got True")
+        self.tied_noise, self.noise_shown = tied_noise, noise_shown
+        """Whether x_1 was tied to the text in training, so that a sampler must keep it (`anchored.py`); and whether the
+        network is shown x_1 beside x_t."""
         self._groups = {self.assignment.device: Groups(self.assignment, num_masks)}
 
     def __repr__(self) -> str:
-        return f"MultiMask(vocab_size={self.vocab_size}, num_masks={self.num_masks}, schedule={self.schedule})"
+        tied = f", tied_noise=True, noise_shown={self.noise_shown}" if self.tied_noise else ""
+        return f"MultiMask(vocab_size={self.vocab_size}, num_masks={self.num_masks}, schedule={self.schedule}{tied})"
+
+    def tied(self, noise_shown: bool = False) -> "MultiMask":
+        """The same process with its noise tied to the texts."""
+        return MultiMask(self.vocab_size, self.num_masks, self.schedule, self.assignment, True, noise_shown)
 
     def prior(
         self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None

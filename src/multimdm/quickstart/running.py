@@ -14,16 +14,17 @@ from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store, write_json
 from multimdm.evaluation.subject import Subject
 from multimdm.pipeline.files import read_json
-from multimdm.quickstart.progress import Overall, StageWatcher
 from multimdm.quickstart.stages import Budget, Stage, stages
 from multimdm.report.pareto_figure import save_fronts
 from multimdm.report.quickstart_report import Done, Story, figures, quickstart_report
 from multimdm.report.style import save
 from multimdm.training.loop import train
+from multimdm.training.overall import Overall, StageWatcher
 
 _CALL = 1 / 60
 """What a network call for one story costs, beside a step of masked pretraining."""
 _COMPARED = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled")
+_MEASURE = "measure"
 _CLOCK = "seconds.json"
 
 
@@ -32,12 +33,12 @@ def run(out: Path, budget: Budget, seed: int) -> Story:
     out.mkdir(parents=True, exist_ok=True)
     plan = stages(budget, seed)
     measuring = _calls(budget) * _CALL
-    with Overall([*(stage.steps * stage.cost for stage in plan), measuring]) as overall:
+    with Overall({**{stage.name: stage.steps * stage.cost for stage in plan}, _MEASURE: measuring}) as overall:
         for stage in plan:
             with _clocked(out, stage.name):
-                watcher = StageWatcher(overall, stage.says, stage.steps)
+                watcher = StageWatcher(overall, stage.name, stage.says, stage.steps)
                 train(stage.job(out), out / stage.name, watcher=watcher)
-        with _clocked(out, "measure"):
+        with _clocked(out, _MEASURE):
             evaluations = _measure(out, [stage for stage in plan if stage.name in _COMPARED], budget, seed, overall)
     story = _story(out, plan, evaluations, budget, seed)
     _write(out, story)
@@ -59,7 +60,7 @@ def _measure(out: Path, compared: list[Stage], budget: Budget, seed: int, overal
         text = real_text("tales", subject.model, subject.length)
         opened.append((subject, Plan(budget.steps, budget.temperatures, "corpus", text, trajectories=True)))
     work: list[Task] = [task for subject, plan in opened for task in tasks(subject, plan)]
-    overall.begin("measuring")
+    overall.begin(_MEASURE, "measuring")
     total, finished = sum(task.amount for task in work), 0
     for task in work:
         task.run(lambda _: None)
@@ -75,7 +76,7 @@ def _story(out: Path, plan: list[Stage], evaluations: list[Evaluation], budget: 
     return Story(
         evaluations=evaluations,
         steps=budget.steps,
-        stages=[*done, Done("measure", says, None, seconds.get("measure", 0.0))],
+        stages=[*done, Done(_MEASURE, says, None, seconds.get(_MEASURE, 0.0))],
         trained={
             out / stage.name: 0 if stage is plan[0] else plan[0].steps
             for stage in plan

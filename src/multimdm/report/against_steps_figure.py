@@ -48,6 +48,7 @@ def against_steps_figure(
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.set_xlabel("network calls K")
     axes.set_ylabel(ylabel)
-    axes.set_title(f"{title}\nbars: {LEVEL:.0%} intervals over samples; hollow: entropy not reached", color=GREY)
+    spread = evaluations[0].spread
+    axes.set_title(f"{title}\nbars: {LEVEL:.0%} intervals {spread}; hollow: entropy not reached", color=GREY)
     axes.legend(fontsize=8)
     return figure

@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from multimdm.data.directories import whole_file
-from multimdm.evaluation.conditional_entropy import Point
+from multimdm.evaluation.conditional_entropy import Point, Study
 from multimdm.report.style import GREY, apply_style, save
 
 _UNIFORM_COLOURS = {"unconditioned": "#d1495b", "gumbel": "#d1495b", "gaussian": "#edae49"}
@@ -21,6 +21,14 @@ def write_csv(points: Sequence[Point], path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["time", "curve", "value", "standard_error"])
         writer.writerows([p.time, p.curve, p.value, p.standard_error] for p in points)
+
+
+def study_title(study: Study) -> str:
+    """The setting, above the figure."""
+    return (
+        f"Zipf({study.exponent:g}) token, V = {study.vocab_size}, rho = {study.rho:g}, "
+        f"{study.samples:,} draws per time; bands: two standard errors"
+    )
 
 
 def entropy_figure(points: Sequence[Point], title: str) -> Figure:

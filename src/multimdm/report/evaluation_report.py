@@ -34,11 +34,17 @@ _NOTES = (
     "repeated end-of-text tokens are left out. It can be lowered by dull samples, so it must be read with the entropy: "
     "the unigram entropy of a sample in nats, averaged over samples. That says nothing of samples that resemble each "
     "other; the pooled entropy, of all samples together, does. Distinct-n is the share of different n-grams "
-    "within a sample; duplicates are samples that equal another one. "
+    "within a sample; duplicates are samples that equal another one. {brackets} "
+    "K steps are K network calls; an autoregressive model takes one for each token, whatever K."
+)
+_OVER_SAMPLES = (
     f"Brackets are {INTERVAL}s over samples: percentile bootstrap, and Wilson's for stories, duplicates and "
     "sentences that all agree (it takes samples for independent; equal ones are so together, so for duplicates it is "
-    "rather too narrow). "
-    "K steps are K network calls; an autoregressive model takes one for each token, whatever K."
+    "rather too narrow)."
+)
+_OVER_SEEDS = (
+    f"Figures are means {{spread}} (of GenPPL the geometric one), brackets Student's {INTERVAL}s {{spread}}; texts are "
+    "of the first."
 )
 
 
@@ -61,7 +67,9 @@ def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int])
     yield from _samples(evaluations)
     yield from _trajectories(evaluations)
     yield heading("How to read this")
-    yield paragraph(_NOTES)
+    first = evaluations[0]
+    brackets = _OVER_SAMPLES if first.seeds == 1 else _OVER_SEEDS.format(spread=first.spread)
+    yield paragraph(_NOTES.format(brackets=brackets))
     yield from _settings(evaluations)
 
 

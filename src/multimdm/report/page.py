@@ -78,8 +78,8 @@ def heading(text: str, level: int = 2) -> Markup:
 
 
 def paragraph(text: str) -> Markup:
-    """Plain words."""
-    return Markup(f'<p class="soft">{escape(text)}</p>')
+    """Plain words; equations such as K = 4 are not broken between lines."""
+    return Markup(f'<p class="soft">{escape(text).replace(" = ", "&nbsp;=&nbsp;")}</p>')
 
 
 def figure_cell(value: str, below: str = "", strong: bool = False) -> Markup:

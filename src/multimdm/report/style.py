@@ -9,7 +9,7 @@ from multimdm.data.directories import whole_file
 
 GREY = "#5c6670"
 
-CLEAN = "#b5f2ec"
+CLEAN = "#a9f1ec"
 """A clean token, as in Fig. 1."""
 DESIGNATED = "#33d5dd"
 """A token at its designated mask."""

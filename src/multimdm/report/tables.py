@@ -87,7 +87,10 @@ def entropy_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> 
     for evaluation in evaluations:
         cells = [Cell(one.measurement, one.reached) for one in evaluation.aligned]
         rows.append((evaluation.label, tuple(cells) or (None,) * len(steps)))
-    caption = f"Sample entropy matched to H = {', '.join(targets)} nats by the temperature tau."
+    caption = (
+        f"Sample entropy matched to H = {', '.join(targets)} nats by the temperature tau. Intervals are "
+        f"{evaluations[0].spread}."
+    )
     return Table("entropy-aligned", caption, tuple(steps), tuple(rows))
 
 
@@ -100,7 +103,8 @@ def temperature_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int])
         rows.append((evaluation.label, tuple(at_one) or (None,) * len(steps)))
     if all(cell is None for _, cells in rows for cell in cells):
         return None
-    return Table("temperature-aligned", "All at temperature tau = 1.", tuple(steps), tuple(rows))
+    caption = f"All at temperature tau = 1. Intervals are {evaluations[0].spread}."
+    return Table("temperature-aligned", caption, tuple(steps), tuple(rows))
 
 
 def markdown(table: Table, judge: str | None) -> str:

@@ -9,6 +9,7 @@ from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import USUAL, Choice, draw_clean
 from multimdm.samplers.corrector import most_remasked, remask_sample
 from multimdm.samplers.loop import Moved
+from multimdm.samplers.tied import refuse_tied, reverse_step
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Ancestral:
     """x_s ~ p^theta_{s|t}(. | x_t), position by position. Eqs. (model_reverse_kernel_main, consistency_reverse_ansatz).
 
     A hypothesis of the clean token is drawn from the prediction, then x_s from the exact kernel given the hypothesis:
-    two numbers per active position, and in law the same as one draw from the averaged kernel.
+    two numbers per active position, and in law the same as one draw from the averaged kernel. With tied noise a
+    position that is neither revealed nor designated returns to its own x_1.
     """
 
     grid: tuple[float, ...]
@@ -44,8 +46,9 @@ class Ancestral:
         choice = replace(self.choice, greedy=True) if last and self.greedy_last else self.choice
         clean = draw_clean(network, process, batch, t, choice).clean
         if self.revises:
+            refuse_tied(process, "a corrector")
             sigma = min(float(self.corrector), most_remasked(process, s, t))
             x_s = remask_sample(process, clean, batch.x, s, t, sigma, batch.generator)
         else:
-            x_s = process.reverse_sample(clean, batch.x, s, t, batch.generator)
+            x_s = reverse_step(process, clean, batch, s, t)
         return Moved(torch.where(batch.free, x_s, batch.x), s)

@@ -23,6 +23,8 @@ class Batch:
     valid: Bool[Tensor, "B L"] | None = None
     """What the network attends to; None is everything."""
     generator: Generator = None
+    end: Int64[Tensor, "B L"] | None = None
+    """x_1, of a process whose noise is tied to the text; None for others, which forget it."""
 
     def rows(self, keep: Bool[Tensor, " B"]) -> "Batch":
         """Some of the sequences."""
@@ -31,6 +33,7 @@ class Batch:
             self.free[keep],
             None if self.valid is None else self.valid[keep],
             _rows_of(self.generator, keep),
+            None if self.end is None else self.end[keep],
         )
 
 

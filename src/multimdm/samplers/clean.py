@@ -4,6 +4,8 @@ Temperature, top-k and top-p act on the network's prediction of the clean token,
 makes of the prediction comes after. For masks the prediction is the posterior, and nothing more happens. For uniform
 states it is the leave-one-out distribution, which tells what the context says, and the evidence of the current token
 joins by Bayes' rule afterwards: a temperature on the posterior would also bend the noise process, whose law is known.
+Where x_1 is kept, what it tells joins first, and the rest acts on the posterior given x_t and x_1: the most probable
+token given x_t alone may be impossible given both.
 """
 
 from dataclasses import dataclass
@@ -14,10 +16,12 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from multimdm.process import Process, Time
+from multimdm.process import MultiMask, Process, Time
+from multimdm.process.anchored import told_of_end
 from multimdm.process.draws import invert_cdf, uniform
 from multimdm.process.precision import widened
 from multimdm.samplers.batch import Batch, Network
+from multimdm.samplers.tied import shown
 
 
 @dataclass(frozen=True)
@@ -117,12 +121,25 @@ class Question:
         x_t = self._states[rows]
         t = self._times[rows] if isinstance(self._times, Tensor) else self._times
         u = None if self.numbers is None else self.numbers[rows]
-        logits = self.choice.allowed(logits)
+        logits = self.choice.allowed(self.told(logits, rows))
         chosen = _choose(self.process, self.choice, logits, x_t, t, u)
         if not self.confidence:
             return (chosen,)
         wide = without(widened(logits), self.late)
         return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
+
+    def told(self, logits: Tensor, rows: slice) -> Tensor:
+        """The prediction for some of the packed rows, with what a kept x_1 tells."""
+        if self._ends is None:
+            return logits
+        assert isinstance(self.process, MultiMask)
+        t = self._times[rows] if isinstance(self._times, Tensor) else self._times
+        return told_of_end(self.process, logits, self._states[rows], self._ends[rows], t)
+
+    @cached_property
+    def _ends(self) -> Int64[Tensor, " N"] | None:
+        """x_1 at the packed positions, if it is kept."""
+        return None if self.batch.end is None else self.batch.end[self.positions]
 
     @cached_property
     def _states(self) -> Int64[Tensor, " N"]:
@@ -179,7 +196,7 @@ def draw_clean(
     question = ask(process, batch, t, choice, positions, confidence, late)
     if not bool(question.positions.any()):
         return question.answer()
-    result = network(batch.x, t, positions=question.positions, valid=batch.valid, reduce=question.reduce)
+    result = network(shown(process, batch), t, positions=question.positions, valid=batch.valid, reduce=question.reduce)
     return question.answer(*(result if isinstance(result, tuple) else (result,)))
 
 

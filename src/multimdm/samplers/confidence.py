@@ -19,7 +19,8 @@ from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import USUAL, Choice, Hypotheses, draw_clean
 from multimdm.samplers.guidance import guided
 from multimdm.samplers.loop import Moved
-from multimdm.samplers.remain import masked_process, remain_masked
+from multimdm.samplers.remain import masked_process
+from multimdm.samplers.tied import stay_masked
 
 Count = int | Int64[Tensor, " B"]
 """One number for all sequences, or one for each."""
@@ -118,7 +119,7 @@ class Confidence:
         if process.num_masks > 1:
             s = time_of_share(process.schedule, (before - reveal.sum(1)) / front.size.double())
             u = uniform(x_s.shape, batch.generator, x_s.device)
-            x_s = torch.where(candidates & ~reveal, remain_masked(process, clean, batch.x, s, front.t, u), x_s)
+            x_s = torch.where(candidates & ~reveal, stay_masked(process, clean, batch, s, front.t, u), x_s)
         left = (front.hidden & ~reveal).sum(1) / batch.free.sum(1).double()
         return Moved(x_s, time_of_share(process.schedule, left))
 

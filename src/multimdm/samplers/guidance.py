@@ -1,12 +1,14 @@
 """Classifier-free guidance: away from what the network would say without the prompt."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from multimdm.process import Process, Time
+from multimdm.process import Mixture, Process, Time
 from multimdm.samplers.batch import Batch, Network
+from multimdm.samplers.tied import shown
 
 _CHUNK_ENTRIES = 2**23
 
@@ -15,13 +17,16 @@ def guided(network: Network, process: Process, batch: Batch, scale: float | int)
     """logits = u + (1 + scale) (c - u): c is the prediction, u that with all given tokens replaced by noise.
 
     Two network calls for one. The network needs the methods `features` and `logits`, so that the two tables of logits
-    are made chunk by chunk. With one mask the noise is the mask, as in LLaDA.
+    are made chunk by chunk. With one mask the noise is the mask, as in LLaDA; tied noise is x_1.
     """
     given = ~batch.free if batch.valid is None else ~batch.free & batch.valid
-    hidden = torch.where(given, process.prior(batch.x.shape, batch.generator, batch.x.device), batch.x)
+    noise = process.prior(batch.x.shape, batch.generator, batch.x.device) if batch.end is None else batch.end
+    hidden = shown(process, replace(batch, x=torch.where(given, noise, batch.x)))
     rows_per_chunk = max(1, _CHUNK_ENTRIES // process.vocab_size)
 
-    def call(x_t: Tensor, t: Time, positions: Tensor, valid: Tensor | None, reduce: Any) -> tuple[Tensor, ...]:
+    def call(
+        x_t: Tensor | Mixture, t: Time, positions: Tensor, valid: Tensor | None, reduce: Any
+    ) -> tuple[Tensor, ...]:
         with_prompt, without = (
             network.features(x, t, positions, valid)  # pyright: ignore[reportFunctionMemberAccess]
             for x in (x_t, hidden)

@@ -13,13 +13,14 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from multimdm.process import Process, Streams
+from multimdm.process import Mixture, Process, Streams
 from multimdm.process.checks import require
 from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import Hypotheses, Question, ask
 from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.loop import Moved
+from multimdm.samplers.tied import kept_end, reverse_step, shown
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Draft:
     k: int = 0
     """Steps done: as many network calls."""
     time: float = 1.0
+    end: Int64[Tensor, " L"] | None = None
+    """x_1, of a process whose noise is tied to the text."""
 
 
 class Top(NamedTuple):
@@ -69,8 +72,13 @@ def begin(
     guidance = step.guidance if isinstance(step, Confidence) else 0
     require(guidance == 0, f"guidance must be 0 where sequences share network calls; got {guidance}")
     streams = Streams.spawn(seed, len(given), first)
-    x = torch.where(free, process.prior(given.shape, streams, given.device), given)
-    return [Draft(row, where, step, own) for row, where, own in zip(x, free, streams.seeds.tolist(), strict=True)]
+    noise = process.prior(given.shape, streams, given.device)
+    x, end = torch.where(free, noise, given), kept_end(process, noise)
+    ends = [None] * len(x) if end is None else list(end)
+    return [
+        Draft(row, where, step, own, end=last)
+        for row, where, own, last in zip(x, free, streams.seeds.tolist(), ends, strict=True)
+    ]
 
 
 @torch.no_grad()
@@ -123,7 +131,7 @@ class _Group:
 
     def _reverse(self, process: Process, s: Tensor, t: Tensor, answer: Hypotheses) -> Moved:
         x, free = self.batch.x, self.batch.free
-        return Moved(torch.where(free, process.reverse_sample(answer.clean, x, s, t, self.batch.generator), x), s)
+        return Moved(torch.where(free, reverse_step(process, answer.clean, self.batch, s, t), x), s)
 
     def moved(self, process: Process, hypotheses: Hypotheses, tops: list[Top] | None) -> list[Advanced]:
         """The sequences after the step, without padding."""
@@ -149,10 +157,12 @@ def _padded(drafts: Sequence[Draft], streams: Streams) -> Batch:
     free = torch.zeros(shape, dtype=torch.bool, device=x.device)
     for row, draft in enumerate(drafts):
         x[row, : lengths[row]], free[row, : lengths[row]] = draft.x, draft.free
+    ends = [draft.end for draft in drafts if draft.end is not None]
+    end = torch.nn.utils.rnn.pad_sequence(ends, batch_first=True) if ends else None
     if min(lengths) == max(lengths):
-        return Batch(x, free, None, streams)
+        return Batch(x, free, None, streams, end)
     place = torch.arange(shape[1], device=x.device)
-    return Batch(x, free, place < torch.tensor(lengths, device=x.device)[:, None], streams)
+    return Batch(x, free, place < torch.tensor(lengths, device=x.device)[:, None], streams, end)
 
 
 def _call(network: Network, questions: Sequence[Question], top: int) -> list[tuple[Hypotheses, list[Top] | None]]:
@@ -167,8 +177,9 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
         for question, start, end in zip(questions, starts, ends, strict=True):
             first, last = max(start, rows.start), min(end, rows.stop)
             if first < last:
-                own = logits[first - rows.start : last - rows.start]
-                parts.append((*question.reduce(own, slice(first - start, last - start)), *_best(own, top)))
+                own, which = logits[first - rows.start : last - rows.start], slice(first - start, last - start)
+                best = _best(question.told(own, which), top) if top else ()
+                parts.append((*question.reduce(own, which), *best))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
     x, t, positions, valid = _together(questions)
@@ -184,8 +195,6 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
 
 def _best(logits: Tensor, top: int) -> tuple[Tensor, ...]:
     """Ids and probabilities of the most probable tokens, whatever the temperature."""
-    if not top:
-        return ()
     probs, ids = torch.softmax(logits.float(), -1).topk(min(top, logits.shape[-1]), dim=-1)
     return ids, probs
 
@@ -196,8 +205,8 @@ def _tops(question: Question, ids: Tensor, probs: Tensor) -> list[Top]:
     return [Top(*row) for row in zip(question.positions, ids.split(counts), probs.split(counts), strict=True)]
 
 
-def _together(questions: Sequence[Question]) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """States, times, positions and what is not padding, of all questions in one table."""
+def _together(questions: Sequence[Question]) -> tuple[Tensor | Mixture, Tensor, Tensor, Tensor | None]:
+    """What the network is shown, times, positions and what is not padding, of all questions in one table."""
     longest = max(question.batch.x.shape[1] for question in questions)
     pad = partial(_pad_to, longest)
     batches = [question.batch for question in questions]
@@ -207,7 +216,10 @@ def _together(questions: Sequence[Question]) -> tuple[Tensor, Tensor, Tensor, Te
     t = torch.cat([torch.as_tensor(question.t).to(torch.float32) for question in questions])
     whole = all(batch.valid is None and batch.x.shape[1] == longest for batch in batches)
     attended = [torch.ones_like(batch.free) if batch.valid is None else batch.valid for batch in batches]
-    return x, t, positions, None if whole else torch.cat([pad(valid) for valid in attended])
+    ends = [pad(batch.end) for batch in batches if batch.end is not None]
+    everything = Batch(x, positions, end=torch.cat(ends) if ends else None)
+    seen = shown(questions[0].process, everything)
+    return seen, t, positions, None if whole else torch.cat([pad(valid) for valid in attended])
 
 
 def _pad_to(length: int, table: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The loop of all samplers: it starts from noise, counts network calls, keeps the trace, lets finished sequences go."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from multimdm.process import AnyProcess, Generator, Process, Streams, Time
 from multimdm.process.checks import check_ids, check_same_shape, kind_of, require
 from multimdm.samplers.batch import Batch, Network
+from multimdm.samplers.tied import kept_end
 from multimdm.samplers.trace import Trace
 
 Watch = Callable[[int, int, Tensor], None]
@@ -77,8 +78,9 @@ def generate(
     `Streams` (which then serve this call alone) a sequence's result does not depend on its neighbours.
     """
     free = free_positions(process, given, fixed, valid, generator)
-    x = torch.where(free, process.prior(given.shape, generator, given.device), given)
-    batch, place = Batch(x, free, valid, generator), torch.arange(len(x), device=x.device)
+    noise = process.prior(given.shape, generator, given.device)
+    x = torch.where(free, noise, given)
+    batch, place = Batch(x, free, valid, generator, kept_end(process, noise)), torch.arange(len(x), device=x.device)
     ids, calls = x.clone(), torch.zeros(len(x), dtype=torch.long, device=x.device)
     states, times = [x], [torch.ones(len(x), dtype=torch.float64, device=x.device)]
     for k in range(step.num_steps):
@@ -89,7 +91,7 @@ def generate(
         if len(place):
             counted = _Counted(network)
             moved = step(counted, process, batch, k)
-            batch = Batch(moved.x, batch.free, batch.valid, batch.generator)
+            batch = replace(batch, x=moved.x)
             ids[place], time[place] = moved.x, torch.as_tensor(moved.time, dtype=time.dtype, device=time.device)
             calls[place] += counted.calls
         if trace:

@@ -7,8 +7,19 @@ from typing import Literal
 import torch
 
 import multimdm
-from multimdm.models import Backbone, DiT, DiTConfig, LLaDA, expand_masks, gate_time, start_copying, with_dropout
-from multimdm.objectives import Candi, Consistency, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
+from multimdm.models import (
+    Backbone,
+    DiT,
+    DiTConfig,
+    LLaDA,
+    expand_masks,
+    gate_time,
+    show_noise,
+    start_copying,
+    tell_masks_apart,
+    with_dropout,
+)
+from multimdm.objectives import Candi, Consistency, Coupled, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Schedule, Uniform
@@ -18,7 +29,7 @@ from multimdm.training.llada_jobs import adapt_llada_job, check_llada_fits, pret
 from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
 from multimdm.training.seeds import derive
-from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
 
 
@@ -81,9 +92,61 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
         network = gate_time(network, recipe.conditioning)
     if recipe.dropout is not None:
         network = with_dropout(network, recipe.dropout)
-    process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed)
+    embeddings = start.network.vocab_embed.embedding
+    process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, embeddings=embeddings)
     model = Model(network, process, source.tokenizer, lineage=start.lineage)
     return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
+
+
+def couple_job(recipe: CoupleRecipe, name: str) -> Job:
+    """The network of a checkpoint, whose noise is to be tied to the texts; one mask becomes several that differ."""
+    start = multimdm.load(recipe.init)
+    if not isinstance(start.process, MultiMask):
+        raise ValueError(f"init must be a masked or multi-mask diffusion model; {recipe.init} has {start.process!r}")
+    source = open_source(recipe.data, recipe.train.seed)
+    _check_fits(start, recipe.init, source)
+    network, process = start.network, start.process
+    if process.num_masks == 1:
+        network, process = _several_masks(recipe, start, source)
+    elif recipe.process is not None:
+        asked = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, process.vocab_size)
+        require(
+            asked.num_masks == process.num_masks and torch.equal(asked.assignment, process.assignment),
+            f"process must have the masks of init, or be left out; {recipe.init} has {process!r}, the recipe asks for "
+            f"{asked!r}, assignment {recipe.process.assignment}",
+        )
+        process = asked  # the paths are new: their schedule may be too
+    if isinstance(network, DiT):
+        require(
+            recipe.noise_shown or not network.config.noise_rows,
+            f"noise_shown must be true: the network of {recipe.init} is shown the noise already",
+        )
+        network = show_noise(network) if recipe.noise_shown else network
+        network = network if recipe.conditioning == "none" else gate_time(network, recipe.conditioning)
+        network = network if recipe.dropout is None else with_dropout(network, recipe.dropout)
+    else:
+        require(
+            recipe.conditioning == "none" and recipe.dropout is None and not recipe.noise_shown,
+            f"conditioning must be none, noise_shown false and dropout left out: {recipe.init} is a LLaDA network, "
+            "which has no place for them",
+        )
+    process = process.tied(recipe.noise_shown)
+    model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
+    objective = Coupled(process, recipe.at_one, recipe.weight)
+    return Job(name, "couple", model, objective, source, recipe, matching=recipe.matching)
+
+
+def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[DiT, MultiMask]:
+    """Of a network with one mask."""
+    if recipe.process is None or recipe.process.num_masks == 1:
+        raise ValueError(
+            f"process.num_masks must be at least 2: {recipe.init} has one mask, and noise of one mask tells nothing"
+        )
+    if not isinstance(start.network, DiT):
+        raise ValueError(f"{recipe.init} is a LLaDA network with one mask: give it several by multimdm adapt first")
+    M, seed = recipe.process.num_masks, recipe.train.seed
+    network = tell_masks_apart(expand_masks(start.network, M), recipe.mask_noise, derive(seed, "mask noise"))
+    return network, multi_mask(recipe.process, M, source, seed)
 
 
 def distill_job(recipe: DistillRecipe, name: str) -> Job:
@@ -95,6 +158,7 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
         raise ValueError(f"init must be a model of a discrete process; {recipe.init} has {start.process!r}")
     source = open_source(recipe.data, recipe.train.seed)
     _check_fits(start, recipe.init, source)
+    _check_tie(recipe, start)
     teacher = _copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)
     if recipe.consistency is not None:
         objective = Consistency(start.process, recipe.consistency)
@@ -107,7 +171,21 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
             raise ValueError(f"dropout must be left out: {recipe.init} is a LLaDA network, which has none")
         network = with_dropout(network, recipe.dropout)
     model = Model(network, start.process, start.tokenizer or source.tokenizer, lineage=start.lineage)
-    return Job(name, "distill", model, objective, source, recipe, teacher)
+    return Job(name, "distill", model, objective, source, recipe, teacher, recipe.matching)
+
+
+def _check_tie(recipe: DistillRecipe, start: Model) -> None:
+    """What was learnt from matched pairs is lost along paths that end elsewhere, and matching is no use to others."""
+    tied = isinstance(start.process, MultiMask) and start.process.tied_noise
+    require(
+        tied or recipe.matching is None,
+        f"matching is for an init whose noise is tied to the text; {recipe.init} is none: make one by multimdm couple",
+    )
+    require(
+        not tied or recipe.matching is not None,
+        f"the noise of {recipe.init} is tied to the text: give the section matching, and consistency with coupling: "
+        "anchored; other ways to distil would untie it",
+    )
 
 
 def _copy(network: Backbone) -> Backbone:
@@ -189,5 +267,7 @@ def _never_in_data(source: Source) -> tuple[int, ...]:
     return () if mask_id is None else (mask_id,)
 
 
-JOBS = {"pretrain": pretrain_job, "adapt": adapt_job, "distill": distill_job}
+JOBS = {"pretrain": pretrain_job, "adapt": adapt_job, "couple": couple_job, "distill": distill_job}
 """By the command that asks for them."""
+RECIPES = {"pretrain": PretrainRecipe, "adapt": AdaptRecipe, "couple": CoupleRecipe, "distill": DistillRecipe}
+"""What they take."""

@@ -5,6 +5,7 @@ ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -25,6 +26,8 @@ from multimdm.training.settings import TrainSettings
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 """What AdamW remembers of a weight."""
+_PAUSE = 0.1
+"""Seconds before ranks part."""
 
 
 class Engine:
@@ -70,7 +73,7 @@ class Engine:
         if self._mesh is not None:
             for part in (*network.blocks, network):
                 fully_shard(part, mesh=self._mesh)
-            for method in ("features", "logits"):
+            for method in ("features", "logits", "sequence_logits"):
                 register_fsdp_forward_method(network, method)
         return network
 
@@ -155,6 +158,10 @@ class Engine:
     def close(self) -> None:
         """Leave the group of ranks."""
         if self.ranks > 1:
+            # A thread of gloo needs the interpreter to let go of the last sum's tensor. Whoever ends the group waits
+            # for that thread and holds the interpreter, so it is let through first. A barrier would wait for dead
+            # ranks.
+            time.sleep(_PAUSE)
             self._accelerator.end_training()
 
     # ----------------------------------------------------------------- state

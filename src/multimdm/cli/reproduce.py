@@ -1,0 +1,106 @@
+"""`multimdm reproduce`: a table or figure of the paper, from its specification."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run a specification of the paper's experiments: train, distil, measure, and write its table or figure.
+
+    Example: multimdm reproduce text-gen-pretrain --scale tales --seeds 3
+
+    Stage by stage; what is finished is not done again, models are shared between specifications, and any number of
+    processes may be given the same command: each takes a stage that no other works on. Without a specification, lists
+    those that there are.
+    """
+
+    spec: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[SPEC]")] = None
+    """The name of a specification, or a file."""
+    scale: str = "tales"
+    """tales: minutes to hours on a laptop. captions: real text of your own (--text). paper: the paper's corpus A
+    (paper-lm1b: corpus B), on a cluster. Or a file."""
+    seeds: int = 1
+    """Training seeds: 0, 1, ..."""
+    text: tuple[Path, ...] = ()
+    """Files of your own with one text per line, for a scale that trains on them."""
+    benchmarks: str | None = None
+    """Directory with the items of benchmarks; from the Hub unless given."""
+    run_code: bool = False
+    """Run programs that models write (HumanEval, MBPP), in a process with limits."""
+    out: Path = Path("runs/reproduce")
+    """Where everything is kept; scales have folders of their own."""
+    list: bool = False
+    """Only list the stages, and which of them are done."""
+    stage: str | None = None
+    """Only do this stage; with torchrun, by all of its ranks."""
+    slurm: Path | None = None
+    """Only write a script that hands all stages to Slurm."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Parse the options and run."""
+    options = tyro.cli(Options, args=arguments, prog="multimdm reproduce", config=(tyro.conf.FlagCreatePairsOff,))
+    if options.spec is None:
+        _list_specs()
+        return
+    if options.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1; got {options.seeds}")
+    for path in options.text:
+        if not path.is_file():
+            raise ValueError(f"--text must name files; there is no {path}")
+    try:
+        from multimdm.reproduce.running import Request, open_work, run_all, run_stage
+    except ModuleNotFoundError as error:
+        raise ValueError(f"reproduce needs the package {error.name}: pip install 'multimdm[train]'") from None
+
+    request = Request(
+        options.spec,
+        options.scale,
+        options.seeds,
+        options.out,
+        tuple(path.resolve() for path in options.text),
+        options.benchmarks,
+        options.run_code,
+    )
+    work, places = open_work(request)
+    if options.list:
+        for stage in work.stages():
+            print(f"{'done' if stage.done() else '    '}  {stage.name}")
+    elif options.slurm is not None:
+        from multimdm.data.directories import write_text
+        from multimdm.reproduce.slurm import slurm_script
+
+        command = ["multimdm", "reproduce", *_without_slurm(arguments)]
+        write_text(options.slurm, slurm_script(work.stages(), command))
+        print(f"wrote {options.slurm}: its head says what to set; then: bash {options.slurm}")
+    elif options.stage is not None:
+        run_stage(work, places, options.stage)
+    else:
+        out = run_all(work, places)
+        print((out / "tables.md").read_text(encoding="utf-8") if (out / "tables.md").exists() else "")
+        print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")
+
+
+def _without_slurm(arguments: Sequence[str]) -> list[str]:
+    """The command that was given, without what asks for the script."""
+    kept = [argument for argument in arguments if not argument.startswith("--slurm=")]
+    if "--slurm" in kept:
+        place = kept.index("--slurm")
+        del kept[place : place + 2]
+    return kept
+
+
+def _list_specs() -> None:
+    from multimdm.reproduce.spec import read_spec
+    from multimdm.training.recipes import shipped
+
+    print("specifications:")
+    for name in shipped("paper"):
+        spec = read_spec(name)[1]
+        print(f"  {name:<28} {spec.title} ({spec.shows})")
+    print(f"scales: {', '.join(shipped('paper/scales'))}")

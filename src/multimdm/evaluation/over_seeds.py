@@ -1,0 +1,110 @@
+"""One set of figures from several training seeds: means, with intervals over seeds."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from scipy.special import stdtrit
+
+from multimdm.evaluation.alignment import Aligned
+from multimdm.evaluation.bootstrap import LEVEL, Bootstrap, Estimate, perplexity
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.nelbo import Nelbo
+from multimdm.evaluation.plan import Evaluation
+from multimdm.process.checks import require
+
+
+def over_seeds(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """The same model trained with several seeds, as one; a single seed keeps its intervals over samples."""
+    first = evaluations[0]
+    if len(evaluations) == 1:
+        return first
+    for name in ("judge", "real", "label"):
+        values = {str(getattr(evaluation, name)) for evaluation in evaluations}
+        require(len(values) == 1, f"evaluations of several seeds must have one {name}; got {', '.join(sorted(values))}")
+    return replace(
+        first,
+        nelbo=_nelbo([e.nelbo for e in evaluations if e.nelbo is not None]),
+        measurements=tuple(map(_measurement, zip(*(e.measurements for e in evaluations), strict=True))),
+        aligned=tuple(map(_aligned, zip(*(e.aligned for e in evaluations), strict=True))),
+        seeds=len(evaluations),
+    )
+
+
+def mean_over_seeds(values: Sequence[float]) -> tuple[float, float, float]:
+    """With the ends of Student's interval, which takes seeds for independent and their figures for normal."""
+    n, mean = len(values), statistics.fmean(values)
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(values) / math.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+def _mean(estimates: Sequence[Estimate]) -> Estimate:
+    return Estimate(*mean_over_seeds([estimate.value for estimate in estimates]))
+
+
+def _share(estimates: Sequence[Estimate]) -> Estimate:
+    """Its interval ends at 0 and 1 at the latest."""
+    return Estimate(*(min(1.0, max(0.0, x)) for x in mean_over_seeds([estimate.value for estimate in estimates])))
+
+
+def _share_of_samples(estimates: Sequence[Estimate], num: int) -> Estimate:
+    """Where no sample of any seed differs, Wilson's for all samples together: seeds that agree prove no certainty."""
+    values = {estimate.value for estimate in estimates}
+    if values == {0.0} or values == {1.0}:
+        return Bootstrap(num).share(torch.full((num * len(estimates),), values == {1.0}))
+    return _share(estimates)
+
+
+def _perplexity(estimates: Sequence[Estimate]) -> Estimate:
+    """The geometric mean: exp of the mean of nats per token."""
+    return Estimate(*map(perplexity, mean_over_seeds([math.log(estimate.value) for estimate in estimates])))
+
+
+def _if_all(mean: Callable[[Sequence[Estimate]], Estimate], estimates: Sequence[Estimate | None]) -> Estimate | None:
+    """None if some seed has none."""
+    there = [estimate for estimate in estimates if estimate is not None]
+    return mean(there) if len(there) == len(estimates) else None
+
+
+def _measurement(found: Sequence[Measurement]) -> Measurement:
+    one, two, three = (_share([m.distinct[n] for m in found]) for n in range(3))
+
+    def of_samples(estimates: Sequence[Estimate]) -> Estimate:
+        return _share_of_samples(estimates, found[0].num)
+
+    return replace(
+        found[0],
+        temperature=statistics.fmean(m.temperature for m in found),
+        gen_ppl=_if_all(_perplexity, [m.gen_ppl for m in found]),
+        entropy=_mean([m.entropy for m in found]),
+        pooled_entropy=_mean([m.pooled_entropy for m in found]),
+        distinct=(one, two, three),
+        duplicates=of_samples([m.duplicates for m in found]),
+        valid_sentences=_if_all(_share, [m.valid_sentences for m in found]),
+        valid_stories=_if_all(of_samples, [m.valid_stories for m in found]),
+    )
+
+
+def _aligned(found: Sequence[Aligned]) -> Aligned:
+    """Reached if every seed reached it."""
+    first = found[0]
+    measurement = _measurement([one.measurement for one in found])
+    return replace(first, reached=all(one.reached for one in found), trials=(), measurement=measurement)
+
+
+def _nelbo(found: Sequence[Nelbo]) -> Nelbo | None:
+    """With the standard error over seeds."""
+    if not found:
+        return None
+    first = found[0]
+    if len(found) == 1:
+        return first
+    totals = [one.total for one in found]
+    return replace(
+        first,
+        reconstruction=statistics.fmean(one.reconstruction for one in found),
+        identification=statistics.fmean(one.identification for one in found),
+        standard_error=statistics.stdev(totals) / math.sqrt(len(totals)),
+    )

@@ -1,0 +1,140 @@
+"""The page of a specification: the paper's table or figure with our figures, and what they rest on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from multimdm.evaluation.plan import Evaluation
+from multimdm.report.against_steps_figure import against_steps_figure
+from multimdm.report.evaluation_report import evaluation_sections
+from multimdm.report.formats import NOTHING, perplexity_text
+from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
+from multimdm.report.pareto_figure import png_data
+from multimdm.report.tables import Table, entropy_aligned, markdown, temperature_aligned
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a model came to be."""
+
+    label: str
+    stages: str
+    """What was done one after the other."""
+    training: int
+    """Sequences."""
+    distillation: int
+    """Sequences."""
+    minutes: float
+    """Of all seeds and stages, as far as they are known; shared stages count for every model that starts from them."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All that the page tells."""
+
+    title: str
+    shows: str
+    """Of the paper."""
+    scale: str
+    about: str
+    equal: str
+    """Which budgets are equal, in words."""
+    seeds: int
+    judge: str
+    evaluations: Sequence[Evaluation]
+    steps: Sequence[int]
+    trained: Sequence[Trained]
+    published: Mapping[str, Mapping[str, Sequence[float]]]
+    """Table -> label -> what the paper printed at each K."""
+    absent: Mapping[str, str]
+    """Label of a model that is left out -> why."""
+
+
+def quality_figure(result: Reproduction) -> Figure:
+    """GenPPL against K at matched entropy."""
+    real = result.evaluations[0].real
+    reference = {"real text": real.gen_ppl.value} if real is not None and real.gen_ppl is not None else None
+    return against_steps_figure(
+        result.evaluations,
+        lambda m: m.gen_ppl,
+        f"GenPPL by {result.judge}",
+        result.title,
+        log=True,
+        reference=reference,
+    )
+
+
+def validity_figure(result: Reproduction) -> Figure | None:
+    """The share of valid stories against K, where stories can be valid."""
+    if all(one.measurement.valid_stories is None for e in result.evaluations for one in e.aligned):
+        return None
+    return against_steps_figure(
+        result.evaluations, lambda m: m.valid_stories, "share of valid stories", f"{result.title}: validity"
+    )
+
+
+def reproduction_report(result: Reproduction) -> str:
+    """The page."""
+    seeds = f"{result.seeds} training seed{'s' * (result.seeds > 1)}"
+    subtitle = f"{result.shows}, at the scale {result.scale}: {result.about} {seeds}; judge: {result.judge}"
+    return page(result.title, subtitle, _sections(result))
+
+
+def tables_text(result: Reproduction) -> str:
+    """The tables as Markdown, with budgets and, where they are, the published figures."""
+    parts = [f"## {result.title}", "", f"{result.shows}; scale {result.scale}; {result.equal}", ""]
+    parts += ["| model | stages | sequences | distilled on | minutes |", "|---|---|---|---|---|"]
+    parts += [f"| {' | '.join(row)} |" for row in _budget_rows(result)]
+    parts += [f"\n{_absence(label, why)}" for label, why in result.absent.items()]
+    for comparison in _tables(result):
+        parts += ["", markdown(comparison, result.judge).rstrip()]
+        if rows := result.published.get(comparison.name):
+            header = " | ".join(f"K = {K}" for K in result.steps)
+            parts += ["", "In the paper:", "", f"| model | {header} |", "|---|" + "---|" * len(result.steps)]
+            parts += [f"| {' | '.join(row)} |" for row in _published_rows(rows)]
+    return "\n".join(parts) + "\n"
+
+
+def _sections(result: Reproduction) -> Iterator[Markup]:
+    drawn = [(quality_figure(result), "GenPPL against K for every model; the tables have the numbers")]
+    if (validity := validity_figure(result)) is not None:
+        drawn.append((validity, "Share of valid stories against K for every model; the tables have the numbers"))
+    yield pictures((png_data(figure), alt) for figure, alt in drawn)
+    yield heading("Budgets")
+    yield paragraph(result.equal)
+    header = ["model", "stages", "sequences of training", "of distillation", "minutes"]
+    yield table("Budgets", header, _budget_rows(result), "words")
+    for label, why in result.absent.items():
+        yield paragraph(_absence(label, why))
+    for name, rows in result.published.items():
+        yield heading(f"In the paper: {name}")
+        yield paragraph("Another corpus, judge, network and budget than any smaller scale has: only orders compare.")
+        yield table(name, ["model", *(f"K = {K}" for K in result.steps)], _published_rows(rows))
+    yield from evaluation_sections(result.evaluations, result.steps)
+
+
+def _tables(result: Reproduction) -> list[Table]:
+    found = (entropy_aligned(result.evaluations, result.steps), temperature_aligned(result.evaluations, result.steps))
+    return [one for one in found if one is not None]
+
+
+def _budget_rows(result: Reproduction) -> list[list[str]]:
+    return [
+        [
+            one.label,
+            one.stages,
+            f"{one.training:,}",
+            f"{one.distillation:,}" if one.distillation else NOTHING,
+            f"{one.minutes:.1f}",
+        ]
+        for one in result.trained
+    ]
+
+
+def _published_rows(rows: Mapping[str, Sequence[float]]) -> list[list[str]]:
+    return [[label, *(perplexity_text(value) for value in values)] for label, values in rows.items()]
+
+
+def _absence(label: str, why: str) -> str:
+    return f"{label} is left out: {why}"

@@ -1,0 +1,138 @@
+"""Benchmarks of adapted models beside their base (Tab. llada), at several numbers of tokens per step."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from multimdm.data.directories import write_text
+from multimdm.evaluation.harness.running import HarnessPlan, run_plan
+from multimdm.evaluation.harness.scores import Scored
+from multimdm.evaluation.settings import label_of
+from multimdm.evaluation.store import Store, write_json
+from multimdm.pipeline.answers import Answering
+from multimdm.process.checks import require
+from multimdm.report.harness_table import as_data, markdown
+from multimdm.reproduce.places import Places
+from multimdm.reproduce.recipes import recipe_of
+from multimdm.reproduce.scale import Scale
+from multimdm.reproduce.spec import HarnessSettings, Spec
+from multimdm.reproduce.stages import Stage, preparing_stage, training_name, training_stage
+from multimdm.training.overall import Overall
+from multimdm.training.settings import AdaptRecipe
+
+_COST = 1000.0
+
+
+@dataclass(frozen=True)
+class Benchmarks:
+    """A specification of kind harness at a scale."""
+
+    name: str
+    spec: Spec
+    scale: Scale
+    seeds: int
+    places: Places
+    text: tuple[Path, ...] = ()
+    items: str | None = None
+    """Directory with the items of the benchmarks; the Hub without it."""
+    run_code: bool = False
+    """Whether programs that the models write may be run."""
+
+    @property
+    def settings(self) -> HarnessSettings:
+        """Of the specification."""
+        assert self.spec.harness is not None
+        return self.spec.harness
+
+    def check(self) -> None:
+        """Everything that can be wrong before a model is trained."""
+        self._plan(0).check()
+        self._base()
+
+    def stages(self) -> list[Stage]:
+        """Training, then one stage per seed for all tasks."""
+        found: dict[str, Stage] = {}
+        if self.scale.settings.prepare is not None:
+            stage = preparing_stage(self.scale, self.places, self.text)
+            found[stage.name] = stage
+        for seed in range(self.seeds):
+            for model in self.spec.models.values():
+                for run in self.scale.chain(model, self.name):
+                    stage = training_stage(run, self.scale, seed, self.places)
+                    found.setdefault(stage.name, stage)
+            stage = self._measuring(seed)
+            found[stage.name] = stage
+        return list(found.values())
+
+    def write(self) -> Path:
+        """The table of every seed, and what the paper printed."""
+        out = self.places.results(self.name)
+        out.mkdir(parents=True, exist_ok=True)
+        texts = []
+        for seed in range(self.seeds):
+            scores = self._scores(seed, None)
+            write_json(out / f"seed-{seed}.json", as_data(scores))
+            texts += [f"## {self.spec.title}, seed {seed}", "", f"{self.spec.shows}; scale {self.scale.name}", ""]
+            texts += [markdown(scores), ""]
+        published = self.spec.published.get(self.scale.name, {})
+        for task, rows in published.items():
+            header = " | ".join(f"TPS = {tps}" for tps in self.settings.tps)
+            texts += [f"In the paper, {task}:", "", f"| model | {header} |", "|---|" + "---|" * len(self.settings.tps)]
+            texts += [f"| {label} | {' | '.join(f'{value:g}' for value in values)} |" for label, values in rows.items()]
+            texts.append("")
+        write_text(out / "tables.md", "\n".join(texts))
+        return out
+
+    def _measuring(self, seed: int) -> Stage:
+        file = self.places.points / "done" / f"{self.name}-seed{seed}.json"
+        name = f"benchmarks-{self.name}-seed{seed}"
+
+        def go(overall: Overall) -> None:
+            overall.begin(name, f"benchmarks, seed {seed}")
+            scores = self._scores(seed, overall)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, as_data(scores))
+
+        needs = tuple(training_name(model, seed) for model in self.spec.models.values())
+        return Stage(name, needs, _COST, file.exists, go)
+
+    def _scores(self, seed: int, overall: Overall | None) -> list[Scored]:
+        """What is in the store is not computed again."""
+        models = {self._base(): self.settings.base}
+        models |= {str(self.places.model(run, seed)): label for label, run in self.spec.models.items()}
+        say = overall.say if overall is not None else lambda _: None
+        found = run_plan(self._plan(seed), tuple(models), Store(self.places.points), report=say)
+        labels = {label_of(path): label for path, label in models.items()}
+        return [replace(scored, model=labels[scored.model]) for scored in found]
+
+    def _plan(self, seed: int) -> HarnessPlan:
+        own, answering = self.settings, Answering(block_length=self.settings.block_length)
+        if own.gen_length is not None:
+            answering = replace(answering, gen_length=own.gen_length)
+        return HarnessPlan(
+            tasks=own.tasks,
+            tps=own.tps,
+            answering=answering,
+            own_length=own.gen_length is None,
+            data=self.items,
+            include=own.include,
+            limit=own.limit,
+            examples=own.examples,
+            run_code=self.run_code,
+            seed=seed,
+        )
+
+    def _base(self) -> str:
+        """The checkpoint that all models are adapters of."""
+        found = set()
+        for model in self.spec.models.values():
+            recipe = recipe_of(self.scale.run(model, self.name), self.scale, 0, self.places)
+            require(
+                isinstance(recipe, AdaptRecipe),
+                f"{self.name}: models must be made by adapt; '{model}' has the recipe of another command",
+            )
+            assert isinstance(recipe, AdaptRecipe)
+            found.add(recipe.init)
+        require(
+            len(found) == 1, f"{self.name}: all models must be adapters of one base; got {', '.join(sorted(found))}"
+        )
+        return found.pop()

@@ -1,0 +1,160 @@
+"""A comparison of models, from its specification to tables, figures and a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from multimdm.data.directories import write_text
+from multimdm.evaluation.over_seeds import over_seeds
+from multimdm.evaluation.plan import Evaluation
+from multimdm.evaluation.store import write_json
+from multimdm.pipeline.files import read_json
+from multimdm.report.pareto_figure import save_fronts
+from multimdm.report.reproduction_report import (
+    Reproduction,
+    Trained,
+    quality_figure,
+    reproduction_report,
+    tables_text,
+    validity_figure,
+)
+from multimdm.report.style import save
+from multimdm.report.tables import csv_text, entropy_aligned, temperature_aligned
+from multimdm.reproduce.budgets import Budget, budget, check_equal
+from multimdm.reproduce.measuring import Measuring
+from multimdm.reproduce.places import Places
+from multimdm.reproduce.recipes import chain_of_recipes
+from multimdm.reproduce.scale import Scale
+from multimdm.reproduce.spec import Spec
+from multimdm.reproduce.stages import FINISHED, Stage, measuring_stage, preparing_stage, training_stage
+
+_RULES = {
+    "stages": "All models saw equally many sequences in training, and the distilled ones in distillation.",
+    "total": "All models saw equally many sequences in all, distillation included.",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A specification at a scale, with seeds 0, 1, ... and a place."""
+
+    name: str
+    spec: Spec
+    scale: Scale
+    seeds: int
+    places: Places
+    text: tuple[Path, ...] = ()
+    """Of the user's own, for a scale that wants it."""
+
+    @property
+    def models(self) -> dict[str, str]:
+        """Label -> model, of those that the scale has."""
+        return {
+            label: self.scale.run(run, self.name).name
+            for label, run in self.spec.models.items()
+            if run not in self.scale.settings.absent
+        }
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """K."""
+        return self.spec.steps.get(self.scale.name, self.scale.settings.steps)
+
+    def check(self) -> None:
+        """Refuse what is wrong before any work: models that are not there, recipes, budgets."""
+        check_equal({label: self._budget(run) for label, run in self.models.items()}, self.spec.equal)
+        for tables in self.spec.published.get(self.scale.name, {}).values():
+            for label, values in tables.items():
+                if len(values) != len(self.steps):
+                    raise ValueError(
+                        f"{self.name}: published.{self.scale.name} has {len(values)} figures for {label}; there are "
+                        f"{len(self.steps)} numbers of steps"
+                    )
+
+    def stages(self) -> list[Stage]:
+        """In an order in which they can be done."""
+        found: dict[str, Stage] = {}
+
+        def add(stage: Stage) -> None:
+            found.setdefault(stage.name, stage)
+
+        if self.scale.settings.prepare is not None:
+            add(preparing_stage(self.scale, self.places, self.text))
+        for measuring in (one for label in self.models for one in self._measuring(label)):
+            for model, seed in measuring.models:
+                for run in self.scale.chain(model):
+                    add(training_stage(run, self.scale, seed, self.places))
+            add(measuring_stage(measuring, self.places))
+        return list(found.values())
+
+    def write(self) -> Path:
+        """Everything, for every judge; returns the directory."""
+        out = self.places.results(self.name)
+        out.mkdir(parents=True, exist_ok=True)
+        collected = {
+            label: [one.collected(self.places, label) for one in self._measuring(label)] for label in self.models
+        }
+        texts = []
+        for judge in self.scale.settings.judges:
+            evaluations = [over_seeds([one[judge] for one in seeds]) for seeds in collected.values()]
+            result = self._result(judge, evaluations)
+            folder = out if judge == self.scale.settings.judges[0] else out / judge
+            folder.mkdir(exist_ok=True)
+            _write(folder, result, [e for seeds in collected.values() for e in (one[judge] for one in seeds)])
+            texts.append(tables_text(result))
+        write_text(out / "tables.md", "\n".join(texts))
+        return out
+
+    def _measuring(self, label: str) -> list[Measuring]:
+        return [Measuring(self.scale, self.models[label], seed, self.steps) for seed in range(self.seeds)]
+
+    def _budget(self, run: str) -> Budget:
+        return budget(chain_of_recipes(run, self.scale, 0, self.places))
+
+    def _result(self, judge: str, evaluations: Sequence[Evaluation]) -> Reproduction:
+        names = {run: label for label, run in self.spec.models.items()}
+        return Reproduction(
+            title=self.spec.title,
+            shows=self.spec.shows,
+            scale=self.scale.name,
+            about=self.scale.settings.about,
+            equal=_RULES[self.spec.equal],
+            seeds=self.seeds,
+            judge=evaluations[0].judge or judge,
+            evaluations=evaluations,
+            steps=self.steps,
+            trained=[self._trained(label, run) for label, run in self.models.items()],
+            published=self.spec.published.get(self.scale.name, {}),
+            absent={names[run]: why for run, why in self.scale.settings.absent.items() if run in names},
+        )
+
+    def _trained(self, label: str, run: str) -> Trained:
+        chain, spent = self.scale.chain(run), self._budget(run)
+        recipes = chain_of_recipes(run, self.scale, 0, self.places)
+        seconds = sum(
+            read_json(self.places.run(one.name, seed) / FINISHED)["seconds"]
+            for one in chain
+            for seed in range(self.seeds)
+        )
+        stages = ", ".join(
+            f"{one.command} {recipe.train.steps:,} × {recipe.train.batch_size}"
+            for one, recipe in zip(chain, recipes, strict=True)
+        )
+        return Trained(label, stages, spent.training, spent.distillation, seconds / 60)
+
+
+def _write(out: Path, result: Reproduction, each: Sequence[Evaluation]) -> None:
+    """`each`: all seeds by themselves, for the record."""
+    save(quality_figure(result), out / "quality.png")
+    if (validity := validity_figure(result)) is not None:
+        save(validity, out / "validity.png")
+    save_fronts(result.evaluations, result.steps, out)
+    for table in (
+        entropy_aligned(result.evaluations, result.steps),
+        temperature_aligned(result.evaluations, result.steps),
+    ):
+        if table is not None:
+            write_text(out / f"{table.name}.csv", csv_text(table))
+    write_json(out / "results.json", [evaluation.as_data() for evaluation in result.evaluations])
+    write_json(out / "seeds.json", [evaluation.as_data() for evaluation in each])
+    write_text(out / "report.html", reproduction_report(result))

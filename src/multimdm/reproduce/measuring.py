@@ -1,0 +1,97 @@
+"""The measurements of one trained model: every K, temperature and judge."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from multimdm.evaluation.judges import Judges
+from multimdm.evaluation.plan import Evaluation, Plan, Task, collect, tasks
+from multimdm.evaluation.real_text import real_text
+from multimdm.evaluation.settings import Drawing
+from multimdm.evaluation.store import Store
+from multimdm.evaluation.subject import Subject
+from multimdm.reproduce.places import Places
+from multimdm.reproduce.scale import Scale
+
+_CALL = 1 / 60
+"""What a network call for one sample costs, beside a training step."""
+_TRIALS = 8
+"""Temperatures that an alignment tries."""
+_JUDGE_SEED = 0
+"""A judge that is trained here is trained once."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Of one model and seed."""
+
+    scale: Scale
+    model: str
+    """Its name at the scale."""
+    seed: int
+    steps: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the stage; the same model at other K is another stage."""
+        return f"measure-{self.model}-seed{self.seed}-K{'-'.join(map(str, self.steps))}"
+
+    @property
+    def says(self) -> str:
+        """In a line."""
+        return f"measure {self.model}, seed {self.seed}"
+
+    @property
+    def cost(self) -> float:
+        """Beside a training step."""
+        settings = self.scale.settings
+        return settings.samples * sum(self.steps) * (len(settings.temperatures) + _TRIALS) * _CALL
+
+    @property
+    def models(self) -> list[tuple[str, int]]:
+        """All that must be trained before: the model, and judges of this scale."""
+        judges = [judge for judge in self.scale.settings.judges if judge in self.scale.runs]
+        return [(self.model, self.seed), *((judge, _JUDGE_SEED) for judge in judges)]
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What was done, so that it is not done again."""
+        settings = self.scale.settings
+        return {
+            "steps": list(self.steps),
+            "temperatures": list(settings.temperatures),
+            "samples": settings.samples,
+            "judges": list(settings.judges),
+        }
+
+    def run(self, places: Places, watch: Callable[[float, str], None]) -> None:
+        """Do what is missing; every finished measurement is kept."""
+        work = [task for subject, plan in self._opened(places, "") for task in tasks(subject, plan)]
+        total, finished = sum(task.amount for task in work), 0
+        for task in work:
+            _run(task)
+            finished += task.amount
+            watch(finished / total, task.name.removeprefix(": "))
+
+    def collected(self, places: Places, label: str) -> dict[str, Evaluation]:
+        """By judge."""
+        opened = self._opened(places, label)
+        judges = self.scale.settings.judges
+        return {judge: collect(subject, plan) for judge, (subject, plan) in zip(judges, opened, strict=True)}
+
+    def _opened(self, places: Places, label: str) -> list[tuple[Subject, Plan]]:
+        settings, judges = self.scale.settings, Judges()
+        path = str(places.model(self.model, self.seed))
+        drawing = Drawing(num=settings.samples, seed=self.seed)
+        found = []
+        for name in settings.judges:
+            subject = Subject.open(path, label, drawing, Store(places.points))
+            judge = str(places.model(name, _JUDGE_SEED)) if name in self.scale.runs else name
+            subject = replace(subject, judge=judges.make(judge, subject.model, subject.length))
+            text = real_text(settings.data or places.data, subject.model, subject.length)
+            found.append((subject, Plan(self.steps, settings.temperatures, "corpus", text, nelbo_text=text)))
+        return found
+
+
+def _run(task: Task) -> None:
+    task.run(lambda _: None)

@@ -1,0 +1,151 @@
+"""A scale: a corpus, its judges, and how each named model is trained there. Specifications choose among its models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass as plain
+from dataclasses import field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic.dataclasses import dataclass
+
+from multimdm.training.recipes import find_file, parse_recipe, read_yaml
+from multimdm.training.settings import STRICT, Positive, PositiveFloat
+
+Command = Literal["pretrain", "adapt", "distill", "couple"]
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Preparation:
+    """How a text file of the user's becomes data, as `multimdm prepare` does it."""
+
+    tokenizer: str = "bpe:4096"
+    length: Positive = 32
+    layout: Literal["packed", "padded"] = "padded"
+    valid_fraction: PositiveFloat = 0.02
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class ScaleSettings:
+    """What all specifications share at this scale."""
+
+    about: str
+    """In a line."""
+    data: str | None = None
+    """`tales`, or a directory that `multimdm prepare` wrote; without it, `prepare` says how --text becomes one."""
+    prepare: Preparation | None = None
+    judges: tuple[str, ...]
+    """As `multimdm evaluate --judge` takes them; the name of a model of this scale is that model, trained here."""
+    steps: tuple[Positive, ...]
+    """K."""
+    temperatures: tuple[PositiveFloat, ...] = (1.0,)
+    """The points of the perplexity-entropy curves; 1 is among them."""
+    samples: Positive = 128
+    """Per measurement, as in the paper."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Models that specifications name and that are left out at this scale -> why."""
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Entry:
+    """How a model is trained, as a scale file says it."""
+
+    command: Command | None = None
+    recipe: str | None = None
+    """The name of a recipe."""
+    start: str | None = None
+    """The model that it continues, or distils; without it, what the recipe's own init names."""
+    like: str | None = None
+    """Another model, from which all comes that is not said here; if nothing else is said, it is that very model."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Key of the recipe (train.steps) -> another value."""
+
+
+@plain(frozen=True)
+class Run:
+    """How a model is trained, all said."""
+
+    name: str
+    command: Command
+    recipe: str
+    start: str | None
+    set: Mapping[str, Any]
+
+
+@plain(frozen=True)
+class Scale:
+    """A scale file."""
+
+    name: str
+    settings: ScaleSettings
+    runs: Mapping[str, Run]
+
+    def run(self, name: str, wanted_by: str) -> Run:
+        """A model by its name."""
+        if name not in self.runs:
+            near = get_close_matches(name, self.runs, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(self.runs)}"
+            raise ValueError(f"{wanted_by}: the scale {self.name} has no model '{name}'; {hint}")
+        return self.runs[name]
+
+    def chain(self, name: str, wanted_by: str = "models") -> list[Run]:
+        """All runs that lead to a model, in the order of training."""
+        found = [self.run(name, wanted_by)]
+        while (start := found[0].start) is not None:
+            if start in {run.name for run in found}:
+                raise ValueError(f"the scale {self.name}: the model '{start}' starts from itself")
+            found.insert(0, self.run(start, found[0].name))
+        return found
+
+
+def read_scale(name: str) -> Scale:
+    """From a file, or by the name of one that comes with the package."""
+    path = find_file(name, "scale", "paper/scales")
+    data = read_yaml(path)
+    entries = data.pop("runs", None)
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        raise ValueError(f"{path}: runs must map the name of each model to how it is trained")
+    settings = parse_recipe(data, ScaleSettings, str(path))
+    if (settings.data is None) == (settings.prepare is None):
+        raise ValueError(f"{path}: give one of data and prepare")
+    if 1.0 not in settings.temperatures:
+        raise ValueError(f"{path}: temperatures must have 1.0 among them; got {list(settings.temperatures)}")
+    parsed = {str(key): parse_recipe(entry, Entry, f"{path}: runs.{key}") for key, entry in entries.items()}
+    runs = {key: _run(key, parsed, path) for key in parsed}
+    scale = Scale(path.stem, settings, {key: _with_true_start(run, runs) for key, run in runs.items()})
+    for key in scale.runs:
+        scale.chain(key)
+    return scale
+
+
+def _with_true_start(run: Run, runs: Mapping[str, Run]) -> Run:
+    """A start may be named by another name of the same model."""
+    if run.start is None or run.start not in runs:
+        return run
+    return replace(run, start=runs[run.start].name)
+
+
+def _run(name: str, entries: Mapping[str, Entry], path: Path) -> Run:
+    entry, seen = entries[name], {name}
+    if entry.like in entries and entry.like != name and entry == Entry(like=entry.like):
+        return _run(str(entry.like), entries, path)
+    while entry.like is not None:
+        if entry.like not in entries or entry.like in seen:
+            raise ValueError(f"{path}: runs.{name}: like must name another model of this file; got '{entry.like}'")
+        seen.add(entry.like)
+        base = entries[entry.like]
+        entry = replace(
+            base,
+            command=entry.command or base.command,
+            recipe=entry.recipe or base.recipe,
+            start=entry.start or base.start,
+            set={**base.set, **entry.set},
+        )
+    if entry.command is None or entry.recipe is None:
+        missing = "command" if entry.command is None else "recipe"
+        raise ValueError(f"{path}: runs.{name}: {missing} is missing (commands: {', '.join(get_args(Command))})")
+    if entry.start is not None and entry.command == "pretrain":
+        raise ValueError(
+            f"{path}: runs.{name}: pretrain begins with random weights; it takes no start ({entry.start!r})"
+        )
+    return Run(name, entry.command, entry.recipe, entry.start, entry.set)

@@ -1,0 +1,82 @@
+"""A specification: which models a table or figure of the paper compares, and what the paper printed."""
+
+from dataclasses import field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from multimdm.training.recipes import find_file, read_recipe
+from multimdm.training.settings import STRICT, Positive
+
+Kind = Literal["comparison", "conditional_entropy", "harness"]
+Rule = Literal["stages", "total"]
+Published = dict[str, tuple[float, ...]]
+"""Label of a model -> GenPPL at each K, or per cent at each number of tokens per step."""
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class HarnessSettings:
+    """Benchmarks of adapted models and of the base that they are adapters of."""
+
+    base: str
+    """What the base is called in the table."""
+    tasks: tuple[str, ...]
+    tps: tuple[Positive, ...] = (1, 2, 4)
+    """Tokens per step."""
+    gen_length: Positive | None = None
+    """New tokens per answer; what each task asks for unless given."""
+    block_length: Positive | None = None
+    limit: Positive | None = None
+    """Only the first so many items of each task."""
+    examples: int | None = None
+    """Worked examples before each item, in place of the task's own number."""
+    include: str | None = None
+    """Directory with task files of one's own."""
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Spec:
+    """One table, figure or study."""
+
+    title: str
+    shows: str
+    """Which tables and figures of the paper, by their labels."""
+    kind: Kind = "comparison"
+    """comparison: models by K. conditional_entropy: the study of Fig. conditional_entropy, which trains nothing.
+    harness: benchmarks at 1, 2 and 4 tokens per step."""
+    models: dict[str, str] = field(default_factory=dict)
+    """Label -> name of the model in the scale."""
+    equal: Rule = "stages"
+    """What must be equal for all models. stages: the sequences of training, and those of distillation among the
+    distilled. total: all sequences together."""
+    steps: dict[str, tuple[Positive, ...]] = field(default_factory=dict)
+    """Scale -> K, where they are not those of the scale."""
+    published: dict[str, dict[str, Published]] = field(default_factory=dict)
+    """Scale -> entropy-aligned or temperature-aligned -> what the paper printed."""
+    harness: HarnessSettings | None = None
+    """Of kind harness."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Spec":
+        if (self.kind != "conditional_entropy") != bool(self.models):
+            raise ValueError(f"models must be given unless the kind is conditional_entropy; the kind is {self.kind}")
+        if (self.kind == "harness") != (self.harness is not None):
+            raise ValueError(f"the section harness is for the kind harness, and needed there; the kind is {self.kind}")
+        tables = self.harness.tasks if self.harness is not None else ("entropy-aligned", "temperature-aligned")
+        labels = {*self.models, *([self.harness.base] if self.harness is not None else [])}
+        for scale, published in self.published.items():
+            for table, rows in published.items():
+                if table not in tables:
+                    raise ValueError(f"published.{scale}: there is no table '{table}'; tables are {', '.join(tables)}")
+                for label in rows:
+                    if label not in labels:
+                        raise ValueError(f"published.{scale}.{table}: there is no model with the label '{label}'")
+        return self
+
+
+def read_spec(name: str) -> tuple[str, Spec]:
+    """Its name and contents, from a file or by the name of one that comes with the package."""
+    path: Path = find_file(name, "specification", "paper")
+    return path.stem, read_recipe(path, Spec)

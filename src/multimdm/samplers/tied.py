@@ -1,0 +1,52 @@
+"""Steps of a process whose noise is tied to the text: x_1 is kept, and what it tells is used."""
+
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from multimdm.process import Mixture, MultiMask, Process, Time
+from multimdm.process.anchored import anchored_remain, anchored_reverse_sample, shown_with_end
+from multimdm.process.checks import require
+from multimdm.samplers.batch import Batch
+from multimdm.samplers.remain import masked_process, remain_masked
+
+
+def is_tied(process: Process) -> bool:
+    """Whether the process has its noise tied to the text."""
+    return isinstance(process, MultiMask) and process.tied_noise
+
+
+def kept_end(process: Process, noise: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"] | None:
+    """The noise that a sampler begins with, if it has to be kept."""
+    return noise if is_tied(process) else None
+
+
+def refuse_tied(process: Process, who: str) -> None:
+    """Of methods that forget x_1."""
+    require(
+        not is_tied(process),
+        f"{who} is not for a model whose noise is tied to the text, which has to keep it: leave it out",
+    )
+
+
+def shown(process: Process, batch: Batch) -> Tensor | Mixture:
+    """What the network is shown of the sequences."""
+    if batch.end is None:
+        return batch.x
+    return shown_with_end(masked_process(process, "tied noise"), batch.x, batch.end)
+
+
+def reverse_step(process: Process, clean: Tensor, batch: Batch, s: Time, t: Time) -> Int64[Tensor, "B L"]:
+    """x_s given hypotheses of the clean tokens; with tied noise on the path that ends in x_1."""
+    if batch.end is None:
+        return process.reverse_sample(clean, batch.x, s, t, batch.generator)
+    process = masked_process(process, "tied noise")
+    return anchored_reverse_sample(process, clean, batch.x, batch.end, s, t, batch.generator)
+
+
+def stay_masked(
+    process: MultiMask, clean: Tensor, batch: Batch, s: Time, t: Time, u: Float64[Tensor, "B L"]
+) -> Int64[Tensor, "B L"]:
+    """x_s of positions that stay masked, likewise."""
+    if batch.end is None:
+        return remain_masked(process, clean, batch.x, s, t, u)
+    return anchored_remain(process, clean, batch.x, batch.end, s, t, u)

@@ -1,0 +1,109 @@
+"""Figures over several training seeds."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from multimdm.evaluation.alignment import Aligned
+from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.nelbo import Nelbo
+from multimdm.evaluation.over_seeds import mean_over_seeds, over_seeds
+from multimdm.evaluation.plan import Evaluation
+
+VALUES = (7.0, 9.0, 14.0)
+
+
+def measurement(value: float) -> Measurement:
+    estimate = Estimate(value, value - 1, value + 1)
+    share = Estimate(value / 14, 0.0, 1.0)
+    return Measurement(
+        steps=4,
+        nfe=4,
+        temperature=value / 10,
+        num=8,
+        length=16,
+        seed=0,
+        judge="tales",
+        gen_ppl=estimate,
+        entropy=estimate,
+        pooled_entropy=estimate,
+        distinct=(share, share, share),
+        duplicates=share,
+        valid_sentences=None,
+        valid_stories=share,
+        texts=("text",),
+    )
+
+
+def evaluation(value: float, reached: bool = True) -> Evaluation:
+    m = measurement(value)
+    return Evaluation(
+        label="model",
+        path=f"seed-{value}",
+        description="",
+        fingerprint=str(value),
+        judge="tales",
+        drawing={},
+        real=None,
+        nelbo=Nelbo(value, 1.0, 0.1, 10, 100),
+        nats_per_token=None,
+        measurements=(m,),
+        aligned=(Aligned(3.0, reached, (), m),),
+        trajectories=(),
+    )
+
+
+def test_the_interval_is_students():
+    mean, low, high = mean_over_seeds(VALUES)
+    expected = stats.t.interval(0.95, 2, loc=stats.tmean(VALUES), scale=stats.sem(VALUES))
+    assert (low, high) == pytest.approx(expected, rel=1e-12)
+    assert mean == pytest.approx(10.0)
+
+
+def test_perplexities_have_a_geometric_mean_and_shares_stay_shares():
+    found = over_seeds([evaluation(value) for value in VALUES])
+    m = found.measurements[0]
+    assert m.gen_ppl is not None
+    assert m.valid_stories is not None
+    _, low, high = mean_over_seeds([math.log(value) for value in VALUES])
+    assert m.gen_ppl.value == pytest.approx(math.prod(VALUES) ** (1 / 3), rel=1e-12)
+    assert (m.gen_ppl.low, m.gen_ppl.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-12)
+    assert m.entropy.value == pytest.approx(10.0)
+    assert (m.valid_stories.value, m.valid_stories.high) == pytest.approx((10 / 14, 1.0))
+    assert m.valid_sentences is None
+    assert (found.seeds, found.spread) == (3, "over 3 training seeds")
+
+
+def test_seeds_without_a_single_valid_story_prove_no_certainty():
+    """None of 3 x 8: Wilson's interval for 24 trials."""
+    none = replace(measurement(7.0), valid_stories=Estimate(0.0, 0.0, 0.3))
+    share = over_seeds([replace(evaluation(7.0), measurements=(none,))] * 3).measurements[0].valid_stories
+    assert share is not None
+    assert (share.value, share.low) == (0.0, 0.0)
+    assert share.high == pytest.approx(stats.binomtest(0, 24).proportion_ci(method="wilson").high, rel=1e-9)
+
+
+def test_the_nelbo_has_the_error_over_seeds():
+    found = over_seeds([evaluation(value) for value in VALUES]).nelbo
+    assert found is not None
+    assert found.total == pytest.approx(11.0)
+    assert found.standard_error == pytest.approx(stats.sem(VALUES))
+
+
+def test_an_entropy_is_reached_if_every_seed_reached_it():
+    assert over_seeds([evaluation(7.0), evaluation(9.0)]).aligned[0].reached
+    assert not over_seeds([evaluation(7.0), evaluation(9.0, reached=False)]).aligned[0].reached
+
+
+def test_one_seed_keeps_its_intervals_over_samples():
+    one = evaluation(7.0)
+    assert over_seeds([one]) is one
+    assert one.spread == "over samples"
+
+
+def test_different_judges_are_not_averaged():
+    with pytest.raises(ValueError, match="must have one judge; got other, tales"):
+        over_seeds([evaluation(7.0), replace(evaluation(9.0), judge="other")])

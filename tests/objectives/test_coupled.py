@@ -1,0 +1,98 @@
+"""The objective along paths that end in a given x_1, against plain formulas and laws."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from multimdm.objectives import Batch, Coupled, stratified_times
+from multimdm.process import MultiMask, Schedule, Streams
+from multimdm.process.anchored import told_of_end
+from support.distilling import L, V, network
+from support.statistics import MUTANT, REJECT, p_of_draws
+from support.tabular import as_function
+
+B = 64
+PROCESS = MultiMask(V, 3, Schedule(rho=0.6))
+
+
+def batch(noise: Tensor | None = None, valid: Tensor | None = None, ids: Tensor | None = None) -> Batch:
+    if ids is None:
+        ids = torch.randint(0, V, (B, L), generator=torch.Generator().manual_seed(1))
+    times = stratified_times(len(ids), torch.Generator().manual_seed(2))
+    return Batch(ids, valid, times, Streams.spawn(3, len(ids)), noise=noise)
+
+
+class Watched:
+    """A network that remembers what it was shown."""
+
+    def __init__(self, inner) -> None:
+        self.inner = inner
+
+    def __call__(self, x_t, t, positions, valid, reduce):
+        self.x_t, self.t, self.positions = x_t, t, positions
+        return self.inner(x_t, t, positions, valid, reduce)
+
+
+@pytest.mark.parametrize("weight", ["elbo", "even"])
+@pytest.mark.parametrize("at_one", [0.0, 0.25, 0.5])
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_loss_is_the_weighted_cross_entropy_given_state_and_end(weight, at_one, padded):
+    noise = PROCESS.prior((B, L), torch.Generator().manual_seed(7))
+    valid = torch.arange(L) < torch.arange(1, B + 1)[:, None] % L + 1 if padded else None
+    net = network(PROCESS)
+    watched, given = Watched(as_function(net)), batch(noise, valid)
+    sums = Coupled(PROCESS, at_one, weight)(watched, given)
+    x_t, t = watched.x_t, watched.t
+    assert int((t == 1).sum()) == at_one * B
+    assert bool((x_t == noise)[t == 1].all())
+    elsewhere = (x_t == given.ids) | (x_t == PROCESS.designated_mask(given.ids)) | (x_t == noise)
+    assert bool(elsewhere.all())
+    expected, parts = 0.0, {"draft": 0.0, "path": 0.0}
+    logits = net(x_t, t, None, valid).detach()
+    for i in range(B):
+        for place in range(L):
+            if x_t[i, place] < V or (valid is not None and not valid[i, place]):
+                continue
+            told = told_of_end(PROCESS, logits[i, place], x_t[i, place], noise[i, place], float(t[i]))
+            scale = 1.0 if weight == "even" or t[i] == 1 else 1 / float(t[i])  # alpha = 1 - t
+            loss = scale * float(F.cross_entropy(told, given.ids[i, place]))
+            expected += loss
+            parts["draft" if t[i] == 1 else "path"] += loss
+    assert float(sums.loss.detach()) == pytest.approx(expected, rel=1e-9)
+    shares = {"draft": at_one, "path": 1 - at_one}
+    assert set(sums.terms) == {name for name, share in shares.items() if share}
+    for name, value in sums.terms.items():
+        assert float(value) == pytest.approx(parts[name] / shares[name], rel=1e-9)
+
+
+def equal_texts() -> Batch:
+    """All of one token, at one time."""
+    ids = torch.full((30_000, L), 4)
+    return Batch(ids, None, torch.full((len(ids),), 0.3, dtype=torch.float64), Streams.spawn(3, len(ids)))
+
+
+def test_without_matching_the_states_have_the_law_of_the_process():
+    """All of one token at one time: what the network is shown follows p_t(. | x_0)."""
+    watched = Watched(as_function(network(PROCESS)))
+    Coupled(PROCESS, at_one=0.25)(watched, equal_texts())
+    assert float(watched.t[0]) == pytest.approx(0.4)
+    law = PROCESS.marginal(torch.tensor(4), watched.t[0])
+    assert p_of_draws(watched.x_t, law) > REJECT
+    assert p_of_draws(watched.x_t, PROCESS.marginal(torch.tensor(4), watched.t[0] + 0.02)) < MUTANT
+
+
+def test_without_matching_neighbours_are_independent():
+    watched = Watched(as_function(network(PROCESS)))
+    Coupled(PROCESS, at_one=0.25)(watched, equal_texts())
+    law = PROCESS.marginal(torch.tensor(4), watched.t[0])
+    assert p_of_draws(watched.x_t[:, 0] * len(law) + watched.x_t[:, 1], (law[:, None] * law).flatten()) > REJECT
+
+
+def test_the_gradient_reaches_the_network():
+    net = network(PROCESS)
+    Coupled(PROCESS)(net, batch()).loss.backward()
+    assert all(bool(x.grad is not None and x.grad.isfinite().all()) for x in net.parameters())
+    rows = net.vocab_embed.embedding.grad
+    assert rows is not None
+    assert float(rows[V:].abs().sum()) > 0

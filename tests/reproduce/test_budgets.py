@@ -1,0 +1,45 @@
+"""Equal budgets are checked."""
+
+import copy
+
+import pytest
+
+from multimdm.reproduce.budgets import Budget, check_equal
+from multimdm.reproduce.running import Request, open_work
+from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
+
+
+def test_stages_compares_training_and_distillation_apart():
+    plain, distilled = Budget(100, 0), Budget(100, 20)
+    check_equal({"a": plain, "b": plain, "c": distilled, "d": distilled}, "stages")
+    with pytest.raises(ValueError, match="equally many sequences of distillation; they saw: c 20, d 21"):
+        check_equal({"a": plain, "c": distilled, "d": Budget(100, 21)}, "stages")
+    with pytest.raises(ValueError, match="equally many sequences of training; they saw: a 100, b 99"):
+        check_equal({"a": plain, "b": Budget(99, 0)}, "stages")
+
+
+def test_total_counts_both():
+    check_equal({"a": Budget(100, 0), "b": Budget(80, 20)}, "total")
+    with pytest.raises(ValueError, match="equally many sequences in all; they saw: a 100, b 120"):
+        check_equal({"a": Budget(100, 0), "b": Budget(100, 20)}, "total")
+
+
+@pytest.mark.parametrize("change", [{"train.steps": 6}, {"train.batch_size": 4}])
+def test_a_model_with_more_training_is_refused_before_any_work(tmp_path, change):
+    spec, _ = tiny_files(tmp_path)
+    data = copy.deepcopy(SCALE)
+    data["runs"]["straight"]["set"] |= change
+    scale = write_yaml(tmp_path / "tiny.yaml", data)
+    with pytest.raises(ValueError, match=r"equally many sequences of training.*straight on"):
+        open_work(Request(spec, scale, 1, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_published_rows_must_fit(tmp_path):
+    _, scale = tiny_files(tmp_path)
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "published": {"tiny": {"entropy-aligned": {"MDLM": [1.0]}}}})
+    with pytest.raises(ValueError, match="1 figures for MDLM; there are 2 numbers of steps"):
+        open_work(Request(spec, scale, 1, tmp_path))
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "published": {"tiny": {"entropy-aligned": {"MDML": [1.0]}}}})
+    with pytest.raises(ValueError, match="no model with the label 'MDML'"):
+        open_work(Request(spec, scale, 1, tmp_path))

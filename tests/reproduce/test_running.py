@@ -1,0 +1,196 @@
+"""A specification from beginning to end, with models that learn nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from multimdm.cli.main import main
+from multimdm.reproduce.running import Request, open_work, run_all, run_stage
+from multimdm.reproduce.workers import _locked
+from multimdm.training import loop
+from support.tiny_reproduction import SCALE, tiny_files, write_yaml
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    spec, scale = tiny_files(folder)
+    return ["reproduce", spec, "--scale", scale, "--out", str(folder / "out"), *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reproduce")
+    assert main(command(folder, "--seeds", "2")) == 0
+    return folder
+
+
+def _times(folder: Path) -> dict[str, int]:
+    return {
+        str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and "lock" not in path.name
+    }
+
+
+def test_it_leaves_tables_figures_and_a_page(finished):
+    out = finished / "out" / "tiny" / "results" / "masks"
+    names = {path.name for path in out.iterdir()}
+    assert names >= {"report.html", "tables.md", "results.json", "seeds.json", "quality.png", "validity.png"}
+    assert names >= {"pareto-K1.png", "pareto-K2.png", "entropy-aligned.csv", "temperature-aligned.csv"}
+    text = (out / "tables.md").read_text(encoding="utf-8")
+    assert "| MDLM | pretrain 3 × 2, adapt 2 × 2 | 10 | – |" in text
+    assert "| distilled | pretrain 3 × 2, adapt 2 × 2, distill 5 × 2 | 10 | 10 |" in text
+    assert "over 2 training seeds" in text
+    assert "| MDLM | 12.50 | 3.250 |" in text, "what the paper printed at this scale"
+    assert "| MDLM | 7.0" not in text, "what it printed at another"
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "brackets Student&#x27;s 95% intervals over 2 training seeds" in page
+    seeds = json.loads((out / "seeds.json").read_text(encoding="utf-8"))
+    assert len(seeds) == 4 * 2
+
+
+def test_means_are_those_of_the_seeds(finished):
+    out = finished / "out" / "tiny" / "results" / "masks"
+    both, each = (json.loads((out / name).read_text(encoding="utf-8")) for name in ("results.json", "seeds.json"))
+    one, other = (e["measurements"][0]["entropy"]["value"] for e in each[:2])
+    assert both[0]["measurements"][0]["entropy"]["value"] == pytest.approx((one + other) / 2)
+    assert one != other, "seeds must differ"
+
+
+def test_models_are_trained_once_and_shared(finished):
+    assert {path.name for path in (finished / "out" / "tiny" / "seed-0").iterdir()} == {
+        *("start", "one", "many", "straight", "many-distilled")
+    }
+
+
+def test_run_twice_it_changes_nothing(finished):
+    kept = finished / "out" / "tiny"
+    before = {name: time for name, time in _times(kept).items() if "/results/" not in name}
+    results = {path: path.read_bytes() for path in (kept / "results" / "masks").glob("*.[cj]s*")}
+    assert main(command(finished, "--seeds", "2")) == 0
+    assert {name: time for name, time in _times(kept).items() if "/results/" not in name} == before
+    assert {path: path.read_bytes() for path in (kept / "results" / "masks").glob("*.[cj]s*")} == results
+
+
+def test_stopped_it_goes_on(finished, tmp_path, monkeypatch):
+    """Killed in the middle of a run, it ends with the very numbers of one that was not."""
+    steps, real = 0, loop._Run._one_step
+
+    def until_the_sixth(run):
+        nonlocal steps
+        steps += 1
+        if steps > 6:
+            raise KeyboardInterrupt
+        return real(run)
+
+    monkeypatch.setattr(loop._Run, "_one_step", until_the_sixth)
+    assert main(command(tmp_path)) == 130
+    monkeypatch.undo()
+    assert main(command(tmp_path)) == 0
+    ours, theirs = (
+        json.loads((folder / "out/tiny/results/masks/seeds.json").read_text(encoding="utf-8"))
+        for folder in (tmp_path, finished)
+    )
+    assert [one["aligned"] for one in ours] == [one["aligned"] for one in theirs[::2]]
+
+
+def test_a_run_with_other_settings_is_not_taken_for_ours(finished, tmp_path):
+    changed = json.loads(json.dumps(SCALE))
+    for run in ("start", "straight"):
+        changed["runs"][run]["set"]["train.learning_rate"] = 0.5
+    spec, _ = tiny_files(tmp_path)
+    scale = write_yaml(tmp_path / "tiny.yaml", changed)
+    request = Request(spec, scale, 1, finished / "out")
+    with pytest.raises(
+        ValueError, match=r"start was trained with other settings: train.learning_rate was 0.002 and is 0.5"
+    ):
+        run_all(*open_work(request))
+
+
+def test_list_and_single_stages(tmp_path, capsys):
+    assert main(command(tmp_path, "--list")) == 0
+    listed = capsys.readouterr().out.split()
+    assert listed[:2] == ["start-seed0", "one-seed0"]
+    assert main(command(tmp_path, "--stage", "one-seed0")) == 2
+    assert "the stage 'one-seed0' needs others first: start-seed0" in capsys.readouterr().err
+    assert main(command(tmp_path, "--stage", "start-seed0")) == 0
+    capsys.readouterr()
+    assert main(command(tmp_path, "--list")) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "done  start-seed0"
+    assert main(command(tmp_path, "--stage", "nothing")) == 2
+    assert "there is no stage 'nothing'; there are: start-seed0" in capsys.readouterr().err
+
+
+def test_a_stage_that_another_process_works_on_is_left_to_it(tmp_path):
+    spec, scale = tiny_files(tmp_path)
+    work, places = open_work(Request(spec, scale, 1, tmp_path / "out"))
+    with _locked(places.locks / "start-seed0.lock") as free:
+        assert free
+        with pytest.raises(ValueError, match="another process works on the stage 'start-seed0'"):
+            run_stage(work, places, "start-seed0")
+    run_stage(work, places, "start-seed0")
+
+
+def test_two_processes_share_the_work(tmp_path):
+    """Every stage is done once, by one of them, and both end with the results."""
+    arguments = [sys.executable, "-m", "multimdm", *command(tmp_path)]
+    processes = [
+        subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) for _ in "12"
+    ]
+    said = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    trained = [path.parent for path in (tmp_path / "out" / "tiny").rglob("metrics.jsonl")]
+    assert len(trained) == 5
+    for run in trained:
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        assert sum(json.loads(line)["kind"] == "start" for line in lines) == 1, f"{run} was begun twice"
+
+
+def test_slurm_jobs_wait_for_what_they_need(tmp_path):
+    """With an sbatch that does the job at once, and refuses one that does not wait for what it needs."""
+    script = tmp_path / "jobs.sh"
+    assert main(command(tmp_path, "--slurm", str(script))) == 0
+    fake = tmp_path / "bin" / "sbatch"
+    fake.parent.mkdir()
+    fake.write_text(
+        "#!/bin/bash\n"
+        f"cd {tmp_path}; count=$(($(cat count 2>/dev/null || echo 0) + 1)); echo $count > count\n"
+        'echo "$@" >> jobs.txt\n'
+        'for last; do :; done; bash -c "${last#--wrap=}" >> log.txt 2>&1 || exit 1; echo $count\n',
+        encoding="utf-8",
+    )
+    fake.chmod(0o755)
+    shim = fake.with_name("multimdm")
+    shim.write_text(f'#!/bin/bash\nexec {sys.executable} -m multimdm "$@"\n', encoding="utf-8")
+    shim.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}", "SBATCH_OPTIONS": "--partition=p"}
+    done = subprocess.run(["bash", str(script)], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr + (tmp_path / "log.txt").read_text(encoding="utf-8")
+    jobs = (tmp_path / "jobs.txt").read_text(encoding="utf-8").splitlines()
+    numbers = {line.split("--job-name=")[1].split()[0]: str(n) for n, line in enumerate(jobs, start=1)}
+    one = jobs[int(numbers["one-seed0"]) - 1]
+    assert f"--dependency=afterok:{numbers['start-seed0']} --partition=p" in one
+    assert "--dependency" not in jobs[int(numbers["start-seed0"]) - 1]
+    assert (tmp_path / "out/tiny/results/masks/report.html").exists()
+
+
+def test_specifications_are_listed(capsys):
+    assert main(["reproduce"]) == 0
+    text = capsys.readouterr().out
+    assert "text-gen-pretrain" in text
+    assert "tales" in text
+
+
+def test_bad_options_are_named(tmp_path, capsys):
+    assert main(["reproduce", "text-gen-pretrian"]) == 2
+    assert (
+        "there is no specification file 'text-gen-pretrian'; did you mean 'text-gen-pretrain'?"
+        in capsys.readouterr().err
+    )
+    assert main(["reproduce", "ablation", "--scale", "tale"]) == 2
+    assert "there is no scale file 'tale'; did you mean 'tales'?" in capsys.readouterr().err
+    assert main(["reproduce", "ablation", "--seeds", "0"]) == 2
+    assert "--seeds must be at least 1; got 0" in capsys.readouterr().err
+    assert main(["reproduce", "ablation", "--text", str(tmp_path / "no.txt")]) == 2
+    assert "--text must name files" in capsys.readouterr().err

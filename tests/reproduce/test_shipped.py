@@ -1,0 +1,51 @@
+"""Every specification and scale that comes with the package: read, resolved and checked, nothing trained."""
+
+from itertools import product
+
+import pytest
+
+from multimdm.reproduce.running import Request, open_work
+from multimdm.reproduce.scale import read_scale
+from multimdm.reproduce.spec import read_spec
+from multimdm.training.recipes import shipped
+
+SPECS, SCALES = sorted(shipped("paper")), sorted(shipped("paper/scales"))
+ELSEWHERE = {
+    *product(("ablation", "ablation-distilled", "assignments", "rho"), ("captions", "paper-lm1b")),
+    *product(("distill-gumbel", "distill-sdtt"), ("paper-lm1b",)),
+    *product(("llada",), ("captions", "paper-lm1b", "tales")),
+}
+"""Specification and scale that do not go together."""
+
+
+def request(spec, scale, tmp_path):
+    return Request(spec, scale, 2, tmp_path / "out", run_code=True)
+
+
+@pytest.mark.parametrize(("spec", "scale"), [pair for pair in product(SPECS, SCALES) if pair not in ELSEWHERE])
+def test_it_can_be_run(spec, scale, tmp_path):
+    """Models are there, recipes parse, budgets are equal, and stages come after what they need."""
+    work, _ = open_work(request(spec, scale, tmp_path))
+    seen = set()
+    for stage in work.stages():
+        assert not stage.done()
+        assert seen >= set(stage.needs)
+        seen.add(stage.name)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("spec", "scale"), sorted(ELSEWHERE))
+def test_what_a_scale_lacks_is_named(spec, scale, tmp_path):
+    with pytest.raises(ValueError, match=rf"the scale {scale} has no model '"):
+        open_work(request(spec, scale, tmp_path))
+
+
+def test_published_figures_are_those_of_scales_that_there_are():
+    for name in SPECS:
+        assert set(read_spec(name)[1].published) <= set(SCALES)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_reasons_for_absence_are_for_models_that_are_absent(scale):
+    read = read_scale(scale)
+    assert not set(read.settings.absent) & set(read.runs)
