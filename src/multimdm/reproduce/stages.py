@@ -131,9 +131,10 @@ def _finished_with(out: Path, recipe: TrainingRecipe) -> bool:
 
 
 def _lasting(recipe: TrainingRecipe) -> dict[str, Any]:
-    """What shapes the result, by key: neither where files lie nor what is logged."""
+    """What shapes the result, by key: neither where files lie, nor what is logged, nor what is left out."""
     flat = _flat(dump_recipe(recipe))
-    return {key: value for key, value in flat.items() if key not in ("init", "data.path") and key[:4] != "log."}
+    elsewhere = ("init", "data.path")
+    return {k: v for k, v in flat.items() if v is not None and k not in elsewhere and not k.startswith("log.")}
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
