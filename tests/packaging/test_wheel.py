@@ -51,6 +51,11 @@ def test_recipes_are_found(site):
     assert "holds the model" in run(site, "-m", "multimdm", "pretrain", "tales-mdlm", *options.split())
 
 
+def test_specifications_are_found(site):
+    assert "text-gen-pretrain" in run(site, "-m", "multimdm", "reproduce")
+    assert "mdlm-start-seed0" in run(site, "-m", "multimdm", "reproduce", "ablation", "--list")
+
+
 def test_the_quickstart_runs(site):
     run(site, "-c", QUICKSTART.format(site=str(site)))
     assert (site.parent / "elsewhere" / "qs" / "report.html").exists()

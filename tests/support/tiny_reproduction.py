@@ -70,6 +70,8 @@ def write_yaml(path: Path, data: dict[str, Any]) -> str:
     return str(path)
 
 
-def tiny_files(folder: Path) -> tuple[str, str]:
-    """Specification and scale."""
-    return write_yaml(folder / "masks.yaml", SPEC), write_yaml(folder / "tiny.yaml", SCALE)
+def tiny_files(folder: Path, *labels: str) -> tuple[str, str]:
+    """Specification and scale; of all models, or of those with these labels."""
+    models = {label: SPEC["models"][label] for label in labels or SPEC["models"]}
+    spec = {**SPEC, "models": models}
+    return write_yaml(folder / "masks.yaml", spec), write_yaml(folder / "tiny.yaml", SCALE)

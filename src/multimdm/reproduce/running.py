@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from multimdm.evaluation.conditional_entropy import Study
 from multimdm.reproduce.comparison import Comparison
@@ -15,6 +15,7 @@ from multimdm.reproduce.stages import Stage
 from multimdm.reproduce.workers import do_one, work
 
 
+@runtime_checkable
 class Work(Protocol):
     """A specification at a scale."""
 

@@ -95,7 +95,7 @@ def training_stage(run: Run, scale: Scale, seed: int, places: Places) -> Stage:
             nelbo = None if outcome.nelbo is None else outcome.nelbo.total
             write_json(out / FINISHED, {"recipe": _lasting(recipe), "seconds": round(spent, 1), "nelbo": nelbo})
 
-    return Stage(name, tuple(needs), recipe.train.steps, done, go, trains=True)
+    return Stage(name, tuple(needs), float(recipe.train.steps), done, go, trains=True)
 
 
 def measuring_stage(measuring: Measuring, places: Places) -> Stage:

@@ -71,14 +71,18 @@ def generate(
     generator: Generator = None,
     trace: bool = False,
     watch: Watch | None = None,
+    noise: Int64[Tensor, "B L"] | None = None,
 ) -> Generated:
     """x_{t_K} ~ prior, then x_{t_{k-1}} from x_{t_k} by `step`, K times at most. Algs. (sampling, few_step_generation).
 
     Ids of `given` are kept where `fixed` says so and where `valid` says padding; all other positions are made. With
-    `Streams` (which then serve this call alone) a sequence's result does not depend on its neighbours.
+    `Streams` (which then serve this call alone) a sequence's result does not depend on its neighbours. If `noise` is
+    given, it stands for the prior's draw.
     """
     free = free_positions(process, given, fixed, valid, generator)
-    noise = process.prior(given.shape, generator, given.device)
+    if noise is None:
+        noise = process.prior(given.shape, generator, given.device)
+    check_same_shape("noise", noise, "given", given)
     x = torch.where(free, noise, given)
     batch, place = Batch(x, free, valid, generator, kept_end(process, noise)), torch.arange(len(x), device=x.device)
     ids, calls = x.clone(), torch.zeros(len(x), dtype=torch.long, device=x.device)
