@@ -69,5 +69,5 @@ def test_bad_input():
 
 @pytest.mark.unchecked
 def test_an_unknown_coupling():
-    with pytest.raises(ValueError, match="coupling must be one of gumbel, gaussian, markov, independent, anchored; got"):
+    with pytest.raises(ValueError, match="must be one of gumbel, gaussian, markov, independent, anchored; got"):
         draw(PROCESSES["M=1"], "magic")
