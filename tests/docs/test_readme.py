@@ -55,6 +55,7 @@ SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2 "
 EXTRA = {
     "pretrain": SHORT + SMALL,
     "adapt": SHORT,
+    "couple": SHORT + "--matching.size 4",
     "distill": SHORT.replace("steps 2", "steps 5"),
     "sample": "--num 2",
     "evaluate": "--num 2",
@@ -82,12 +83,12 @@ def test_the_other_commands_run(place, monkeypatch):
     """As printed, with fewer steps and smaller networks, and without the Hub's tokenizer."""
     monkeypatch.chdir(place)
     assert main(f"pretrain tales-mdlm {EXTRA['pretrain']}".split()) == 0  # what `adapt` begins with
-    names = "prepare|pretrain|adapt|distill|sample|evaluate|pareto|import|reproduce"
+    names = "prepare|pretrain|adapt|distill|couple|sample|evaluate|pareto|import|reproduce"
     lines = re.findall(rf"^multimdm ((?:{names}) .*)$", README, flags=re.MULTILINE)
     inline = re.findall(r"`multimdm (export[^`]*)`", README)
     assert [line.split()[0] for line in [*lines, *inline]] == [
         *("prepare", "pretrain", "sample"),
-        *("import", "adapt", "distill", "evaluate", "pareto", "reproduce"),
+        *("import", "adapt", "distill", "couple", "evaluate", "pareto", "reproduce"),
         "export",
     ]
     for line in (*lines, *inline):
