@@ -134,9 +134,9 @@ def test_a_stage_that_another_process_works_on_is_left_to_it(tmp_path):
 
 def test_two_processes_share_the_work(tmp_path):
     """Every stage is done once, by one of them, and both end with the results."""
-    arguments = [sys.executable, "-m", "multimdm", *command(tmp_path)]
+    arguments = [sys.executable, "-m", "multimdm", *command(tmp_path, labels=("MDLM", "MultiMDM"))]
     processes = [
-        subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) for _ in "12"
+        subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) for _ in range(2)
     ]
     said = [process.communicate(timeout=300)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
