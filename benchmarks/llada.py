@@ -1,4 +1,6 @@
-"""MultiLLaDA in small: a tiny LLaDA learns addition, is adapted to several masks by LoRA, and both are measured.
+"""MultiLLaDA in small: a tiny LLaDA learns addition, is adapted to several masks by LoRA, and all are measured.
+
+The control is adapted alike with one mask: what many masks do is then told from what more training does.
 
     python benchmarks/llada.py --digits 1 --base-steps 1500 --adapt-steps 600 --out runs/llada-addition
 
@@ -31,17 +33,25 @@ def main() -> None:
     parser.add_argument("--adapt-steps", type=int, default=600)
     parser.add_argument("--masks", type=int, default=8)
     parser.add_argument("--items", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0, help="of training")
     parser.add_argument("--out", type=Path, default=Path("runs/llada-addition"))
     options = parser.parse_args()
     out, start = options.out, time.monotonic()
     recipes = write_recipes(out, options.digits, options.base_steps, options.adapt_steps, options.masks)
-    for arguments in (recipes.prepare, recipes.pretrain, recipes.adapt):
+    seed, control = ["--train.seed", str(options.seed)], ["--process.num-masks", "1", "--out", str(out / "control")]
+    for arguments in (
+        recipes.prepare,
+        [*recipes.pretrain, *seed],
+        [*recipes.adapt, *seed],
+        [*recipes.adapt, *seed, *control],
+    ):
         if multimdm(arguments):
             raise SystemExit(1)
     held_out = sums(options.items, 7, held_out=options.digits > 1, digits=options.digits)
     include = write_task(out / "tasks", held_out, recipes.answer_length)
     plan = HarnessPlan(("addition",), include=str(include), batch_size=64)
-    scores = run_plan(plan, [str(out / "base" / "model"), str(out / "adapted" / "model")], Store(out / "results"))
+    models = [str(out / name / "model") for name in ("base", "control", "adapted")]
+    scores = run_plan(plan, models, Store(out / "results"))
     write_json(out / "results.json", as_data(scores))
     print(markdown(scores))
     print(f"{time.monotonic() - start:.0f} s in all")
