@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from multimdm.training.building import pretrain_job
@@ -116,3 +117,16 @@ def metrics(out: Path, kind: str = "train") -> list[dict[str, Any]]:
 def weights(out: Path) -> bytes:
     """The final model's tensors, as they are on disk."""
     return (out / "model" / "model.safetensors").read_bytes()
+
+
+def tiny_starts(folder: Path) -> dict[str, Path]:
+    """A model of each system with weights that are not trained, but not constant either; system -> its directory."""
+    found = {}
+    for system in ("mdlm", "multimdm", "duo", "ar"):
+        model = tiny_job(system=system, network={"dropout": 0.0}).model
+        torch.manual_seed(0)
+        for parameter in model.network.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+        model.save(folder / system)
+        found[system] = folder / system
+    return found

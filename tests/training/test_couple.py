@@ -19,7 +19,7 @@ from multimdm.training.loop import Job, train
 from multimdm.training.pairing import Pairing
 from multimdm.training.recipes import parse_recipe
 from multimdm.training.settings import CoupleRecipe, DistillRecipe
-from support.runs import TINY, finish, metrics, start, tiny_distillation, tiny_job, weights
+from support.runs import TINY, finish, metrics, start, tiny_distillation, tiny_starts, weights
 from support.statistics import REJECT, chi_square_p
 
 MATCHING = {"size": 16, "reuse": 2}
@@ -28,17 +28,7 @@ MATCHING = {"size": 16, "reuse": 2}
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory) -> dict[str, Path]:
-    """A model of each process with weights that are not trained, but not constant either."""
-    folder = tmp_path_factory.mktemp("starts")
-    found = {}
-    for system in ("mdlm", "multimdm", "duo", "ar"):
-        model = tiny_job(system=system, network={"dropout": 0.0}).model
-        torch.manual_seed(0)
-        for parameter in model.network.parameters():
-            torch.nn.init.normal_(parameter, std=0.2)
-        model.save(folder / system)
-        found[system] = folder / system
-    return found
+    return tiny_starts(tmp_path_factory.mktemp("starts"))
 
 
 def recipe(init: Path, **sections: Any) -> dict[str, Any]:

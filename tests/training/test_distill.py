@@ -17,22 +17,12 @@ from multimdm.training.building import distill_job
 from multimdm.training.loop import Job, train
 from multimdm.training.recipes import parse_recipe
 from multimdm.training.settings import DistillRecipe
-from support.runs import finish, metrics, start, tiny_distillation, tiny_job, weights
+from support.runs import finish, metrics, start, tiny_distillation, tiny_job, tiny_starts, weights
 
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory) -> dict[str, Path]:
-    """A model of each process with weights that are not trained, but not constant either."""
-    folder = tmp_path_factory.mktemp("starts")
-    found = {}
-    for system in ("mdlm", "multimdm", "duo", "ar"):
-        model = tiny_job(system=system, network={"dropout": 0.0}).model
-        torch.manual_seed(0)
-        for parameter in model.network.parameters():
-            torch.nn.init.normal_(parameter, std=0.2)
-        model.save(folder / system)
-        found[system] = folder / system
-    return found
+    return tiny_starts(tmp_path_factory.mktemp("starts"))
 
 
 def job(init: Path, **sections: Any) -> Job:

@@ -131,7 +131,7 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     from multimdm.evaluation.store import write_json
     from multimdm.report.evaluation_report import report
     from multimdm.report.pareto_figure import save_fronts
-    from multimdm.report.tables import csv_text, entropy_aligned, markdown, temperature_aligned
+    from multimdm.report.tables import aligned_tables, csv_text, markdown
 
     out, judge = options.out, evaluations[0].judge
     for path in out.iterdir():
@@ -139,10 +139,9 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
             path.unlink()
     save_fronts(evaluations, options.steps, out)
     texts = []
-    for table in (entropy_aligned(evaluations, options.steps), temperature_aligned(evaluations, options.steps)):
-        if table is not None:
-            write_text(out / f"{table.name}.csv", csv_text(table))
-            texts.append(markdown(table, judge))
+    for table in aligned_tables(evaluations, options.steps):
+        write_text(out / f"{table.name}.csv", csv_text(table))
+        texts.append(markdown(table, judge))
     write_text(out / "tables.md", "\n".join(texts))
     write_text(out / "pareto.csv", _points(options, evaluations))
     write_json(out / "results.json", [evaluation.as_data() for evaluation in evaluations])

@@ -1,13 +1,13 @@
 """What is to be measured of a checkpoint, as tasks that can be watched and taken up again, and what came of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
-from multimdm.evaluation.progress import Progress
+from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealFigures, RealText
 from multimdm.evaluation.subject import Subject
 from multimdm.evaluation.trajectory import Trajectory, trajectory
@@ -99,6 +99,15 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
         if plan.trajectories:
             add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, K))
     return found
+
+
+def run_tasks(work: Sequence[Task], watch: Callable[[float, str], None]) -> None:
+    """One after the other; `watch` is told the share that is done and of what."""
+    total, finished = sum(task.amount for task in work), 0
+    for task in work:
+        task.run(ignore)
+        finished += task.amount
+        watch(finished / total, task.name)
 
 
 def collect(subject: Subject, plan: Plan) -> Evaluation:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from multimdm.data.directories import write_text
 from multimdm.evaluation.judges import Judges
-from multimdm.evaluation.plan import Evaluation, Plan, Task, collect, tasks
+from multimdm.evaluation.plan import Evaluation, Plan, collect, run_tasks, tasks
 from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store, write_json
@@ -59,13 +59,9 @@ def _measure(out: Path, compared: list[Stage], budget: Budget, seed: int, overal
         subject = replace(subject, judge=judges.make("tales", subject.model, subject.length))
         text = real_text("tales", subject.model, subject.length)
         opened.append((subject, Plan(budget.steps, budget.temperatures, "corpus", text, trajectories=True)))
-    work: list[Task] = [task for subject, plan in opened for task in tasks(subject, plan)]
+    work = [task for subject, plan in opened for task in tasks(subject, plan)]
     overall.begin(_MEASURE, "measuring")
-    total, finished = sum(task.amount for task in work), 0
-    for task in work:
-        task.run(lambda _: None)
-        finished += task.amount
-        overall.done(finished / total, task.name)
+    run_tasks(work, overall.done)
     return [collect(subject, plan) for subject, plan in opened]
 
 

@@ -26,7 +26,7 @@ from multimdm.report.formats import (
 from multimdm.report.fronts import fronts
 from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table
 from multimdm.report.pareto_figure import pareto_figure, png_data
-from multimdm.report.tables import Table, entropy_aligned, temperature_aligned
+from multimdm.report.tables import Table, aligned_tables
 from multimdm.report.trajectory_picture import legend, trajectory_picture
 
 _NOTES = (
@@ -59,9 +59,8 @@ def report(evaluations: Sequence[Evaluation], steps: Sequence[int], title: str) 
 def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
     """Tables, fronts, samples and trajectories, with how to read them."""
     yield from _models(evaluations)
-    for comparison in (entropy_aligned(evaluations, steps), temperature_aligned(evaluations, steps)):
-        if comparison is not None:
-            yield from _comparison(comparison)
+    for comparison in aligned_tables(evaluations, steps):
+        yield from _comparison(comparison)
     yield from _fronts(evaluations, steps)
     yield from _all_measurements(evaluations)
     yield from _samples(evaluations)

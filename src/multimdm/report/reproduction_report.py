@@ -11,7 +11,7 @@ from multimdm.report.evaluation_report import evaluation_sections
 from multimdm.report.formats import NOTHING, perplexity_text
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
-from multimdm.report.tables import Table, entropy_aligned, markdown, temperature_aligned
+from multimdm.report.tables import aligned_tables, markdown
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def tables_text(result: Reproduction) -> str:
     parts += ["| model | stages | sequences | distilled on | minutes |", "|---|---|---|---|---|"]
     parts += [f"| {' | '.join(row)} |" for row in _budget_rows(result)]
     parts += [f"\n{_absence(label, why)}" for label, why in result.absent.items()]
-    for comparison in _tables(result):
+    for comparison in aligned_tables(result.evaluations, result.steps):
         parts += ["", markdown(comparison, result.judge).rstrip()]
         if rows := result.published.get(comparison.name):
             header = " | ".join(f"K = {K}" for K in result.steps)
@@ -112,11 +112,6 @@ def _sections(result: Reproduction) -> Iterator[Markup]:
         yield paragraph("Another corpus, judge, network and budget than any smaller scale has: only orders compare.")
         yield table(name, ["model", *(f"K = {K}" for K in result.steps)], _published_rows(rows))
     yield from evaluation_sections(result.evaluations, result.steps)
-
-
-def _tables(result: Reproduction) -> list[Table]:
-    found = (entropy_aligned(result.evaluations, result.steps), temperature_aligned(result.evaluations, result.steps))
-    return [one for one in found if one is not None]
 
 
 def _budget_rows(result: Reproduction) -> list[list[str]]:

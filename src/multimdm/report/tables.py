@@ -107,6 +107,12 @@ def temperature_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int])
     return Table("temperature-aligned", caption, tuple(steps), tuple(rows))
 
 
+def aligned_tables(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> list[Table]:
+    """Both, as far as they were measured."""
+    both = (entropy_aligned(evaluations, steps), temperature_aligned(evaluations, steps))
+    return [table for table in both if table is not None]
+
+
 def markdown(table: Table, judge: str | None) -> str:
     """With a caption that says how to read it."""
     lines = [

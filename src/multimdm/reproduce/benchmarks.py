@@ -11,11 +11,10 @@ from multimdm.evaluation.store import Store, write_json
 from multimdm.pipeline.answers import Answering
 from multimdm.process.checks import require
 from multimdm.report.harness_table import as_data, markdown
-from multimdm.reproduce.places import Places
+from multimdm.reproduce.at_scale import AtScale
 from multimdm.reproduce.recipes import recipe_of
-from multimdm.reproduce.scale import Scale
-from multimdm.reproduce.spec import HarnessSettings, Spec
-from multimdm.reproduce.stages import Stage, preparing_stage, training_name, training_stage
+from multimdm.reproduce.spec import HarnessSettings
+from multimdm.reproduce.stages import Stage, training_name
 from multimdm.training.overall import Overall
 from multimdm.training.settings import AdaptRecipe
 
@@ -23,15 +22,9 @@ _COST = 1000.0
 
 
 @dataclass(frozen=True)
-class Benchmarks:
-    """A specification of kind harness at a scale."""
+class Benchmarks(AtScale):
+    """Adapted models and their base, by tokens per step."""
 
-    name: str
-    spec: Spec
-    scale: Scale
-    seeds: int
-    places: Places
-    text: tuple[Path, ...] = ()
     items: str | None = None
     """Directory with the items of the benchmarks; the Hub without it."""
     run_code: bool = False
@@ -50,15 +43,10 @@ class Benchmarks:
 
     def stages(self) -> list[Stage]:
         """Training, then one stage per seed for all tasks."""
-        found: dict[str, Stage] = {}
-        if self.scale.settings.prepare is not None:
-            stage = preparing_stage(self.scale, self.places, self.text)
-            found[stage.name] = stage
+        found = self.preparing()
         for seed in range(self.seeds):
-            for model in self.spec.models.values():
-                for run in self.scale.chain(model, self.name):
-                    stage = training_stage(run, self.scale, seed, self.places)
-                    found.setdefault(stage.name, stage)
+            for model in self.models.values():
+                found |= self.training(model, seed)
             stage = self._measuring(seed)
             found[stage.name] = stage
         return list(found.values())
@@ -92,13 +80,13 @@ class Benchmarks:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_json(file, as_data(scores))
 
-        needs = tuple(training_name(model, seed) for model in self.spec.models.values())
+        needs = tuple(training_name(model, seed) for model in self.models.values())
         return Stage(name, needs, _COST, file.exists, go)
 
     def _scores(self, seed: int, overall: Overall | None) -> list[Scored]:
         """What is in the store is not computed again."""
         models = {self._base(): self.settings.base}
-        models |= {str(self.places.model(run, seed)): label for label, run in self.spec.models.items()}
+        models |= {str(self.places.model(run, seed)): label for label, run in self.models.items()}
         say = overall.say if overall is not None else lambda _: None
         found = run_plan(self._plan(seed), tuple(models), Store(self.places.points), report=say)
         labels = {label_of(path): label for path, label in models.items()}
@@ -124,7 +112,7 @@ class Benchmarks:
     def _base(self) -> str:
         """The checkpoint that all models are adapters of."""
         found = set()
-        for model in self.spec.models.values():
+        for model in self.models.values():
             recipe = recipe_of(self.scale.run(model, self.name), self.scale, 0, self.places)
             require(
                 isinstance(recipe, AdaptRecipe),

@@ -19,14 +19,13 @@ from multimdm.report.reproduction_report import (
     validity_figure,
 )
 from multimdm.report.style import save
-from multimdm.report.tables import csv_text, entropy_aligned, temperature_aligned
-from multimdm.reproduce.budgets import Budget, budget, check_equal
+from multimdm.report.tables import aligned_tables, csv_text
+from multimdm.reproduce.at_scale import AtScale
+from multimdm.reproduce.budgets import budget, check_equal
 from multimdm.reproduce.measuring import Measuring
-from multimdm.reproduce.places import Places
 from multimdm.reproduce.recipes import chain_of_recipes
-from multimdm.reproduce.scale import Scale
-from multimdm.reproduce.spec import Spec
-from multimdm.reproduce.stages import FINISHED, Stage, measuring_stage, preparing_stage, training_stage
+from multimdm.reproduce.stages import FINISHED, Stage, measuring_stage
+from multimdm.training.settings import TrainingRecipe
 
 _RULES = {
     "stages": "All models saw equally many sequences in training, and the distilled ones in distillation.",
@@ -35,25 +34,8 @@ _RULES = {
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A specification at a scale, with seeds 0, 1, ... and a place."""
-
-    name: str
-    spec: Spec
-    scale: Scale
-    seeds: int
-    places: Places
-    text: tuple[Path, ...] = ()
-    """Of the user's own, for a scale that wants it."""
-
-    @property
-    def models(self) -> dict[str, str]:
-        """Label -> model, of those that the scale has."""
-        return {
-            label: self.scale.run(run, self.name).name
-            for label, run in self.spec.models.items()
-            if run not in self.scale.settings.absent
-        }
+class Comparison(AtScale):
+    """Models by K."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -62,7 +44,7 @@ class Comparison:
 
     def check(self) -> None:
         """Refuse what is wrong before any work: models that are not there, recipes, budgets."""
-        check_equal({label: self._budget(run) for label, run in self.models.items()}, self.spec.equal)
+        check_equal({label: budget(self._recipes(run)) for label, run in self.models.items()}, self.spec.equal)
         for tables in self.spec.published.get(self.scale.name, {}).values():
             for label, values in tables.items():
                 if len(values) != len(self.steps):
@@ -73,18 +55,12 @@ class Comparison:
 
     def stages(self) -> list[Stage]:
         """In an order in which they can be done."""
-        found: dict[str, Stage] = {}
-
-        def add(stage: Stage) -> None:
-            found.setdefault(stage.name, stage)
-
-        if self.scale.settings.prepare is not None:
-            add(preparing_stage(self.scale, self.places, self.text))
+        found = self.preparing()
         for measuring in (one for label in self.models for one in self._measuring(label)):
             for model, seed in measuring.models:
-                for run in self.scale.chain(model):
-                    add(training_stage(run, self.scale, seed, self.places))
-            add(measuring_stage(measuring, self.places))
+                found |= self.training(model, seed)
+            stage = measuring_stage(measuring, self.places)
+            found[stage.name] = stage
         return list(found.values())
 
     def write(self) -> Path:
@@ -108,8 +84,8 @@ class Comparison:
     def _measuring(self, label: str) -> list[Measuring]:
         return [Measuring(self.scale, self.models[label], seed, self.steps) for seed in range(self.seeds)]
 
-    def _budget(self, run: str) -> Budget:
-        return budget(chain_of_recipes(run, self.scale, 0, self.places))
+    def _recipes(self, run: str) -> list[TrainingRecipe]:
+        return chain_of_recipes(run, self.scale, 0, self.places)
 
     def _result(self, judge: str, evaluations: Sequence[Evaluation]) -> Reproduction:
         names = {run: label for label, run in self.spec.models.items()}
@@ -129,8 +105,8 @@ class Comparison:
         )
 
     def _trained(self, label: str, run: str) -> Trained:
-        chain, spent = self.scale.chain(run), self._budget(run)
-        recipes = chain_of_recipes(run, self.scale, 0, self.places)
+        chain, recipes = self.scale.chain(run), self._recipes(run)
+        spent = budget(recipes)
         seconds = sum(
             read_json(self.places.run(one.name, seed) / FINISHED)["seconds"]
             for one in chain
@@ -149,12 +125,8 @@ def _write(out: Path, result: Reproduction, each: Sequence[Evaluation]) -> None:
     if (validity := validity_figure(result)) is not None:
         save(validity, out / "validity.png")
     save_fronts(result.evaluations, result.steps, out)
-    for table in (
-        entropy_aligned(result.evaluations, result.steps),
-        temperature_aligned(result.evaluations, result.steps),
-    ):
-        if table is not None:
-            write_text(out / f"{table.name}.csv", csv_text(table))
+    for table in aligned_tables(result.evaluations, result.steps):
+        write_text(out / f"{table.name}.csv", csv_text(table))
     write_json(out / "results.json", [evaluation.as_data() for evaluation in result.evaluations])
     write_json(out / "seeds.json", [evaluation.as_data() for evaluation in each])
     write_text(out / "report.html", reproduction_report(result))

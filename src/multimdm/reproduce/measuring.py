@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from multimdm.evaluation.judges import Judges
-from multimdm.evaluation.plan import Evaluation, Plan, Task, collect, tasks
+from multimdm.evaluation.plan import Evaluation, Plan, collect, run_tasks, tasks
 from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store
@@ -66,12 +66,8 @@ class Measuring:
 
     def run(self, places: Places, watch: Callable[[float, str], None]) -> None:
         """Do what is missing; every finished measurement is kept."""
-        work = [task for subject, plan in self._opened(places, "") for task in tasks(subject, plan)]
-        total, finished = sum(task.amount for task in work), 0
-        for task in work:
-            _run(task)
-            finished += task.amount
-            watch(finished / total, task.name.removeprefix(": "))
+        work = [task for subject, plan in self._opened(places, self.model) for task in tasks(subject, plan)]
+        run_tasks(work, watch)
 
     def collected(self, places: Places, label: str) -> dict[str, Evaluation]:
         """By judge."""
@@ -83,15 +79,10 @@ class Measuring:
         settings, judges = self.scale.settings, Judges()
         path = str(places.model(self.model, self.seed))
         drawing = Drawing(num=settings.samples, seed=self.seed)
-        found = []
+        opened, found = Subject.open(path, label, drawing, Store(places.points)), []
+        text = real_text(settings.data or places.data, opened.model, opened.length)
         for name in settings.judges:
-            subject = Subject.open(path, label, drawing, Store(places.points))
             judge = str(places.model(name, _JUDGE_SEED)) if name in self.scale.runs else name
-            subject = replace(subject, judge=judges.make(judge, subject.model, subject.length))
-            text = real_text(settings.data or places.data, subject.model, subject.length)
+            subject = replace(opened, judge=judges.make(judge, opened.model, opened.length))
             found.append((subject, Plan(self.steps, settings.temperatures, "corpus", text, nelbo_text=text)))
         return found
-
-
-def _run(task: Task) -> None:
-    task.run(lambda _: None)
