@@ -12,13 +12,17 @@ import yaml
 
 from multimdm import load
 from multimdm.pipeline.files import read_json, read_safetensors
-from multimdm.process import MultiMask
+from multimdm.process import MultiMask, Streams
+from multimdm.samplers import Ancestral, Choice, generate, time_grid
 from multimdm.training.building import couple_job, distill_job
 from multimdm.training.engine import Engine
+from multimdm.training.generated import GeneratedPairs
 from multimdm.training.loop import Job, train
 from multimdm.training.pairing import Pairing
 from multimdm.training.recipes import parse_recipe
+from multimdm.training.seeds import derive
 from multimdm.training.settings import CoupleRecipe, DistillRecipe
+from multimdm.training.teacher import Teacher
 from support.runs import TINY, finish, metrics, start, tiny_distillation, tiny_starts, weights
 from support.statistics import REJECT, chi_square_p
 
@@ -224,6 +228,104 @@ def test_the_noise_comes_to_tell_of_the_text(tmp_path, starts):
     assert drafts["independent"] - math.log(128) < drafts["matched"] < drafts["independent"] - 0.02
 
 
+# -------------------------------------------------------------------------------- generated pairs
+
+GENERATION = {"size": 16, "reuse": 2, "steps": 3}
+"""Made at the steps 0, 4 and 8 of batches of 8."""
+
+
+@pytest.fixture(scope="module")
+def coupled(starts, tmp_path_factory) -> Path:
+    return train(job(starts["multimdm"]), tmp_path_factory.mktemp("coupled") / "run", quiet=True).model
+
+
+def generated(init: Path, **settings: Any) -> GeneratedPairs:
+    built = job(init, matching=None, generation={**GENERATION, **settings})
+    assert built.generation is not None
+    assert isinstance(built.model.process, MultiMask)
+    assert built.teacher is not None
+    engine = Engine(built.model.network, built.recipe.train)
+    teacher = Teacher(engine, built.teacher)
+    return GeneratedPairs(built.generation, engine, teacher, built.model.process, built.source.length, 0)
+
+
+def test_generated_texts_are_what_the_noise_leads_to(coupled):
+    """By the checkpoint's own sampler, in as many steps and at the temperature that were asked for."""
+    pairs, model = generated(coupled, size=80, reuse=1, temperature=0.7), load(coupled)
+    assert isinstance(model.process, MultiMask)
+    for first in (0, 80):
+        assert pairs.due(first)
+        pairs.refresh(first)
+        examples, noises = zip(*(pairs.train(first + start, 8) for start in range(0, 80, 8)), strict=True)
+        noise, ids = torch.cat(noises), torch.cat([example.ids for example in examples])
+        assert all(bool(example.valid.all()) for example in examples)
+        sampler = Ancestral(time_grid("uniform", 3), Choice(temperature=0.7))
+        streams = Streams.spawn(derive(0, "generated texts"), 80, first)
+        alone = generate(model.network, model.process, sampler, torch.zeros_like(noise), generator=streams, noise=noise)
+        assert torch.equal(alone.ids, ids)
+    with pytest.raises(ValueError, match="texts 0 to 7 are not those that were made"):
+        pairs.train(0, 8)
+
+
+def test_the_noise_of_generated_texts_is_uniform(coupled):
+    pairs = generated(coupled, size=2000, reuse=1, steps=1)
+    pairs.refresh(0)
+    noise, M = pairs.train(0, 2000)[1] - 404, 5
+    for place in range(0, 48, 6):
+        together = torch.bincount(noise[:, place] * M + noise[:, place + 1], minlength=M * M)
+        assert chi_square_p(together, torch.full((M * M,), 1 / M**2)) > REJECT
+
+
+def test_pairs_are_used_as_often_as_asked_for(coupled):
+    pairs = generated(coupled)
+    pairs.refresh(32)
+    assert pairs.due(31)
+    assert not pairs.due(63)
+    assert pairs.due(64)
+    (first, noise), (second, same) = pairs.train(40, 8), pairs.train(56, 8)
+    assert torch.equal(first.ids, second.ids)
+    assert torch.equal(noise, same)
+
+
+def test_a_model_learns_from_its_own_pairs(coupled, tmp_path):
+    """What the noise led to in many steps becomes more probable in the first."""
+    sections: Any = {"train": {"steps": 60}, "log": {"validate_every": 0, "every": 10}}
+    again: Any = {"matching": None, "generation": {"size": 32, "reuse": 30, "steps": 16, "temperature": 0.5}}
+    outcome = train(job(coupled, **sections, **again), tmp_path / "run", quiet=True)
+    drafts = [record["draft"] for record in metrics(tmp_path / "run")]
+    assert drafts[-1] < drafts[0] - 0.2
+    model = load(outcome.model)
+    assert [step["command"] for step in model.lineage] == ["couple", "couple"]
+    assert model.process.tied_noise  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+
+
+def test_a_run_on_generated_pairs_goes_on_bit_for_bit(coupled, tmp_path):
+    again: Any = {"matching": None, "generation": GENERATION}
+    train(job(coupled, **again), tmp_path / "whole", quiet=True)
+    for last in (3, 7, 10):
+        stopped = job(coupled, **again)
+        stopped.objective = _Stopping(stopped.objective, last)
+        with pytest.raises(_StopError):
+            train(stopped, tmp_path / "run", quiet=True)
+    train(job(coupled, **again), tmp_path / "run", quiet=True)
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_ranks_make_the_pairs_of_one_process(strategy, coupled, tmp_path):
+    sections: Any = {"log": {"validate_every": 0}, "train": {"steps": 4}}
+    again: Any = {"matching": None, "generation": {**GENERATION, "size": 160}}
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(recipe(coupled, **sections, **again)))
+    train(job(coupled, **sections, **again), tmp_path / "alone", quiet=True)
+    finish(start(["couple", str(file), "--out", str(tmp_path / "run"), "--train.strategy", strategy], ranks=2))
+    first, second = (
+        read_safetensors(tmp_path / name / "checkpoints" / "step-00000003" / "training.safetensors")["generated.texts"]
+        for name in ("run", "alone")
+    )
+    assert torch.equal(first, second)
+
+
 # -------------------------------------------------------------------------------------- bad input
 
 
@@ -242,11 +344,19 @@ def test_the_noise_comes_to_tell_of_the_text(tmp_path, starts):
         ("multimdm", {"matching": {"solver": "best"}}, "matching.solver"),
         ("multimdm", {"at_one": 1.0}, "at_one: Input should be less than 1"),
         ("multimdm", {"matching": {"sise": 16}}, "did you mean 'matching.size'"),
+        ("multimdm", {"generation": {}}, "with generation there is nothing to match: add matching: null"),
+        ("multimdm", {"matching": None, "generation": {"size": 12}}, "generation.size must be a multiple of .* 8; got"),
+        ("multimdm", {"matching": None, "generation": {"size": 16}}, "generation needs an init whose noise is tied"),
     ],
 )
 def test_recipes_that_make_no_sense(system, sections, message, starts):
     with pytest.raises(ValueError, match=message):
         job(starts[system], **sections)
+
+
+def test_pairs_are_made_by_the_process_that_they_are_for(coupled):
+    with pytest.raises(ValueError, match="with generation process and noise_shown must be those of init"):
+        job(coupled, matching=None, generation=GENERATION, process={"num_masks": 5, "rho": 3.0})
 
 
 def test_a_multi_mask_init_may_get_another_schedule(starts):
@@ -257,11 +367,6 @@ def test_a_multi_mask_init_may_get_another_schedule(starts):
 
 
 # ----------------------------------------------------------------------------------- distillation
-
-
-@pytest.fixture(scope="module")
-def coupled(starts, tmp_path_factory) -> Path:
-    return train(job(starts["multimdm"]), tmp_path_factory.mktemp("coupled") / "run", quiet=True).model
 
 
 def distillation(init: Path, **sections: Any) -> Job:

@@ -131,9 +131,27 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
             "which has no place for them",
         )
     process = process.tied(recipe.noise_shown)
+    teacher = None
+    if recipe.generation is not None:
+        _check_makes_pairs(recipe, start, process)
+        teacher = _copy(network)
     model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
     objective = Coupled(process, recipe.at_one, recipe.weight)
-    return Job(name, "couple", model, objective, source, recipe, matching=recipe.matching)
+    return Job(name, "couple", model, objective, source, recipe, teacher, recipe.matching, recipe.generation)
+
+
+def _check_makes_pairs(recipe: CoupleRecipe, start: Model, process: MultiMask) -> None:
+    """Noise must lead init to texts as it shall lead the model that is trained on them."""
+    require(
+        isinstance(start.process, MultiMask) and start.process.tied_noise,
+        f"generation needs an init whose noise is tied to the text already; {recipe.init} is none: make one by "
+        "multimdm couple with matching",
+    )
+    require(
+        same_process(start.process, process),
+        f"with generation process and noise_shown must be those of init; {recipe.init} has {start.process!r}, the "
+        f"recipe asks for {process!r}",
+    )
 
 
 def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[DiT, MultiMask]:

@@ -24,14 +24,16 @@ from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
 from multimdm.training.engine import Engine, like
+from multimdm.training.generated import GeneratedPairs
 from multimdm.training.pairing import Pairing
+from multimdm.training.pairs import Pairs
 from multimdm.training.parts import Parts
 from multimdm.training.rates import learning_rate
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.records import Records
 from multimdm.training.resuming import Resume, check_same_run, find_checkpoint
 from multimdm.training.seeds import derive
-from multimdm.training.settings import TrainingRecipe
+from multimdm.training.settings import GenerationSettings, TrainingRecipe
 from multimdm.training.sources import Source
 from multimdm.training.teacher import Teacher
 from multimdm.training.validation import describe_nelbo, validation_sums
@@ -50,9 +52,11 @@ class Job:
     source: Source
     recipe: TrainingRecipe
     teacher: Backbone | None = None
-    """Of a distillation: the first teacher."""
+    """Of a distillation: the first teacher. Of generated pairs: who makes them."""
     matching: MatchingSettings | None = None
     """If texts are to be matched with their noise."""
+    generation: GenerationSettings | None = None
+    """If the teacher is to make the texts from their noise."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class _Run:
         self.parts = Parts(self.train.batch_size, self.train.micro_batch, engine.rank, engine.ranks)
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
         self.teacher = Teacher(engine, job.teacher) if job.teacher is not None else None
-        self.pairing = self._pairing()
+        self.pairs = self._pairs()
         self.objective = self._objective()
         self.validated = self._validation_size()
         self.step, self.nelbo = 0, None
@@ -150,9 +154,9 @@ class _Run:
 
     def _one_step(self) -> tuple[dict[str, float], int]:
         """One update of the weights; the terms of its loss in nats per token, and how many tokens there were."""
-        if self.pairing is not None and self.pairing.due(self.step * self.train.batch_size):
+        if self.pairs is not None and self.pairs.due(self.step * self.train.batch_size):
             with self._timed("match"), self._averaged():
-                self.pairing.refresh(self.step * self.train.batch_size)
+                self.pairs.refresh(self.step * self.train.batch_size)
         with self._timed("data"):
             batches = list(self._batches())
             tokens = sum(int(example.valid.sum()) for example, _ in batches)
@@ -187,14 +191,18 @@ class _Run:
             raise ValueError(f"{self.job.name} is to be distilled, but the job has no teacher")
         return objective.taught_by(self.teacher)
 
-    def _pairing(self) -> Pairing | None:
-        """Of texts and noise, if they are matched."""
-        settings, process = self.job.matching, self.job.model.process
-        if settings is None:
+    def _pairs(self) -> Pairs | None:
+        """Of texts and noise, if they belong together."""
+        job, process = self.job, self.job.model.process
+        if job.matching is None and job.generation is None:
             return None
         if not isinstance(process, MultiMask):
-            raise ValueError(f"{self.job.name} is to match texts with masks, but its process is {process!r}")
-        return Pairing(settings, self.engine, process, self.job.source, self.train.seed)
+            raise ValueError(f"{job.name} is to tie texts to masks, but its process is {process!r}")
+        if job.matching is not None:
+            return Pairing(job.matching, self.engine, process, job.source, self.train.seed)
+        if job.generation is None or self.teacher is None:
+            raise ValueError(f"{job.name} is to be trained on generated pairs, but the job has no teacher to make them")
+        return GeneratedPairs(job.generation, self.engine, self.teacher, process, job.source.length, self.train.seed)
 
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""
@@ -202,7 +210,7 @@ class _Run:
         generator = torch.Generator().manual_seed(derive(self.train.seed, "times", self.step))
         times = stratified_times(self.train.batch_size, generator)
         for part in self.parts:
-            example = self.job.source.train(first_of_step + part.start, len(part))
+            example, noise = self._texts(first_of_step + part.start, len(part))
             yield (
                 example,
                 Batch(
@@ -211,12 +219,16 @@ class _Run:
                     generator=Streams.spawn(derive(self.train.seed, "noise"), len(part), first_of_step + part.start),
                     step=self.step,
                     steps=self.train.steps,
-                    noise=self._noise(first_of_step + part.start, len(part)),
+                    noise=noise,
                 ),
             )
 
-    def _noise(self, first: int, num: int) -> torch.Tensor | None:
-        return None if self.pairing is None else self.pairing.noise(first, num).to(self.engine.device)
+    def _texts(self, first: int, num: int) -> tuple[Example, torch.Tensor | None]:
+        """Training texts, and their noise if it belongs to them."""
+        if self.pairs is None:
+            return self.job.source.train(first, num), None
+        example, noise = self.pairs.train(first, num)
+        return example, noise.to(self.engine.device)
 
     def _check_finite(self, terms: dict[str, float], norm: float) -> None:
         if math.isfinite(terms["loss"]) and math.isfinite(norm):
@@ -238,8 +250,8 @@ class _Run:
             numbers = window.means()
             if isinstance(self.objective, Distillation):
                 numbers |= self.objective.settings_at(self.step - 1, self.train.steps)
-            if self.pairing is not None:
-                numbers["matching_gain"] = self.pairing.gain
+            if self.pairs is not None:
+                numbers |= self.pairs.measures()
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
             self.display.show(self.step, numbers)
 
@@ -303,8 +315,8 @@ class _Run:
                 tensors, model = self.engine.state(), self._current_model()
                 if self.teacher is not None:
                     tensors |= self.teacher.state()
-                if self.pairing is not None:
-                    tensors |= self.pairing.state()
+                if self.pairs is not None:
+                    tensors |= self.pairs.state()
                 if self.engine.is_main:
                     self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.source.fingerprint)
 
@@ -331,8 +343,8 @@ class _Run:
         self.engine.restore(tensors)
         if self.teacher is not None:
             self.teacher.restore(tensors)
-        if self.pairing is not None:
-            self.pairing.restore(tensors)
+        if self.pairs is not None:
+            self.pairs.restore(tensors)
         if self.ema is not None:
             averages = dict(model.network.named_parameters())
             for name, average in zip(self.engine.names, self.ema.average, strict=True):

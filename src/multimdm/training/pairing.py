@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from multimdm.data.prepared import Example
 from multimdm.objectives.matching import MatchingSettings, assign, match_blocks, matching_cost
 from multimdm.process import MultiMask, Streams
 from multimdm.process.anchored import shown_with_end
@@ -65,6 +66,14 @@ class Pairing:
             chosen = costs.gather(2, origin.T[:, :, None]).sum() / self.settings.size
             gains.append(float(costs.sum(0).mean() - chosen))
         self.gain = sum(gains) / len(gains)
+
+    def train(self, first: int, num: int) -> tuple[Example, Int64[Tensor, "num L"]]:
+        """The texts number first .. first + num - 1, which belong to one set, and their noise."""
+        return self._source.train(first, num), self.noise(first, num)
+
+    def measures(self) -> dict[str, float]:
+        """What is worth a record."""
+        return {"matching_gain": self.gain}
 
     def noise(self, first: int, num: int) -> Int64[Tensor, "num L"]:
         """x_1 of the texts number first .. first + num - 1, which belong to one set."""

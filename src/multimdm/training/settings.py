@@ -253,6 +253,20 @@ class AdaptRecipe(TrainingRecipe):
         return self
 
 
+@dataclass(frozen=True, config=STRICT)
+class GenerationSettings:
+    """Pairs of noise and text that the model at hand makes itself, to be trained on."""
+
+    size: Positive = 512
+    """How many pairs are made at a time; must be a multiple of train.batch_size."""
+    reuse: Positive = 4
+    """How often each is trained on before new ones are made."""
+    steps: Positive = 16
+    """Network calls per text. More make better texts, and cost more than training on them."""
+    temperature: PositiveFloat = 1.0
+    """Below 1 texts are cleaner and less varied, and so are those of the model that is made of them."""
+
+
 def check_matching(matching: MatchingSettings | None, train: TrainSettings) -> None:
     """A step's texts must belong to one set."""
     if matching is not None and matching.size % train.batch_size:
@@ -275,6 +289,8 @@ class CoupleRecipe(TrainingRecipe):
     alike, so that there would be nothing to match by."""
     matching: MatchingSettings | None = MatchingSettings()
     """null: noise is drawn independently of the text, which is the control; paths and sampling are the same."""
+    generation: GenerationSettings | None = None
+    """Instead of matching (matching: null), with an init that is coupled: texts that it makes from their noise."""
     noise_shown: bool = True
     """Show the network x_1 beside x_t, at every position and time, by rows that begin at zero. Else it sees x_t alone,
     and forgets what is revealed; so for LLaDA."""
@@ -290,6 +306,14 @@ class CoupleRecipe(TrainingRecipe):
     @model_validator(mode="after")
     def _check(self) -> "CoupleRecipe":
         check_matching(self.matching, self.train)
+        if self.generation is not None:
+            if self.matching is not None:
+                raise ValueError("with generation there is nothing to match: add matching: null, or leave it out")
+            if self.generation.size % self.train.batch_size:
+                raise ValueError(
+                    f"generation.size must be a multiple of train.batch_size, {self.train.batch_size}; "
+                    f"got {self.generation.size}"
+                )
         return self
 
 

@@ -21,10 +21,10 @@ class Teacher:
         own = dict(self._network.named_parameters())
         self._weights = {name: own[name] for name in engine.names}  # what is frozen is the student's too
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Run it in the precision of the run."""
         with self._engine.autocast():
-            return self._network(*args)
+            return self._network(*args, **named)
 
     def features(self, *args: Any) -> Tensor:
         """Run it up to its head."""
