@@ -44,6 +44,11 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     assert "over 2 training seeds" in text
     assert "| MDLM | 12.50 | 3.250 |" in text, "what the paper printed at this scale"
     assert "| MDLM | 7.0" not in text, "what it printed at another"
+    figures = json.loads((out / "results.json").read_text(encoding="utf-8"))[0]
+    last = figures["aligned"][-1]["measurement"]
+    assert f"- MDLM, K = 2: {last['texts'][0]}\n" in text
+    assert f", {100 * last['valid_sentences']['value']:.1f}% |\n" in text
+    assert f"| MDLM | {figures['nelbo']['total']:.3f} ± " in text
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "brackets Student&#x27;s 95% intervals over 2 training seeds" in page
     seeds = json.loads((out / "seeds.json").read_text(encoding="utf-8"))

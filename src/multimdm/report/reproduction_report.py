@@ -12,6 +12,7 @@ from multimdm.report.formats import NOTHING, perplexity_text
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.tables import aligned_tables, markdown
+from multimdm.report.variety import nelbo_text, samples_text, variety_text
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def reproduction_report(result: Reproduction) -> str:
 
 
 def tables_text(result: Reproduction) -> str:
-    """The tables as Markdown, with budgets and, where they are, the published figures."""
+    """The tables as Markdown, with budgets, what they must not be read without and, where they are, the published
+    figures."""
     parts = [f"## {result.title}", "", f"{result.shows}; scale {result.scale}; {result.equal}", ""]
     parts += ["| model | stages | sequences | distilled on | minutes |", "|---|---|---|---|---|"]
     parts += [f"| {' | '.join(row)} |" for row in _budget_rows(result)]
@@ -93,6 +95,12 @@ def tables_text(result: Reproduction) -> str:
             header = " | ".join(f"K = {K}" for K in result.steps)
             parts += ["", "In the paper:", "", f"| model | {header} |", "|---|" + "---|" * len(result.steps)]
             parts += [f"| {' | '.join(row)} |" for row in _published_rows(rows)]
+    beside = (
+        variety_text(result.evaluations, result.steps),
+        nelbo_text(result.evaluations),
+        samples_text(result.evaluations, result.steps),
+    )
+    parts += [f"\n{text.rstrip()}" for text in beside if text]
     return "\n".join(parts) + "\n"
 
 
