@@ -20,6 +20,7 @@ EXTRA = {
     "pretrain": f"{SHORT} {SMALL}",
     "adapt": SHORT,
     "couple": f"{SHORT} --matching.size 4",
+    "couple tales-couple-again": f"{SHORT} --generation.size 4 --generation.steps 2",
     "distill": SHORT.replace("steps 2", "steps 5"),
     "evaluate": "--num 2 --sequences 2",
     "pareto": "--num 2 --temperatures 1.0 --align-entropy none",
@@ -49,7 +50,7 @@ BEFORE = {
 """What a guide takes for granted."""
 NUMBER = {
     "adaptation": 9,
-    "coupling": 3,
+    "coupling": 4,
     "data": 9,
     "distillation": 2,
     "evaluation": 6,
@@ -72,7 +73,8 @@ def commands(guide: str) -> list[str]:
 def shortened(command: str) -> list[str]:
     for printed, small in INSTEAD.items():
         command = command.replace(printed, small)
-    return shlex.split(f"{command} {EXTRA.get(command.split()[0], '')}")
+    name, both = command.split()[0], " ".join(command.split()[:2])
+    return shlex.split(f"{command} {EXTRA.get(both, EXTRA.get(name, ''))}")
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ TINY = Budget(
     checkpoint_every=2,
     batch=4,
     validation=8,
+    matched=8,
 )
 
 
@@ -45,20 +46,27 @@ def test_it_leaves_a_report_and_pictures(finished):
         assert word in page
     sentences = list(verdicts(story))
     assert sentences[0].startswith("Before distillation: GenPPL of MultiMDM, beside MDLM, is ")
+    assert sentences[5].startswith(
+        "Noise tied to the text, against distillation after as much training: GenPPL of coupled"
+    )
     assert all(done.seconds > 0 for done in story.stages)
 
 
 def test_the_branches_have_equal_budgets():
     for budget in (FULL, FAST):
         plan = {stage.name: stage for stage in stages(budget, 0)}
-        for one, other in (("mdlm", "multimdm"), ("mdlm-distilled", "multimdm-distilled")):
+        pairs = (("mdlm", "multimdm"), ("mdlm-distilled", "multimdm-distilled"), ("multimdm", "coupled"))
+        for one, other in pairs:
             assert plan[one].steps == plan[other].steps
 
 
 def test_what_the_stages_make(finished):
     out, _ = finished
-    made = {name: load(out / name / "model") for name in ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled")}
-    assert [model.process.num_masks for model in made.values() if model.process] == [1, 20, 1, 20]
+    names = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled", "coupled")
+    made = {name: load(out / name / "model") for name in names}
+    assert [model.process.num_masks for model in made.values() if model.process] == [1, 20, 1, 20, 20]
+    assert made["coupled"].process.tied_noise  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    assert [step["command"] for step in made["coupled"].lineage] == ["pretrain", "couple"]
     assert [step["command"] for step in made["multimdm-distilled"].lineage] == ["pretrain", "adapt", "distill"]
 
 
@@ -74,7 +82,7 @@ def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch):
         run(tmp_path, TINY, seed=1)
     monkeypatch.undo()
     run(tmp_path, TINY, seed=1)
-    for name in ("mdlm", "multimdm-distilled"):
+    for name in ("mdlm", "multimdm-distilled", "coupled"):
         assert weights(tmp_path / name) == weights(out / name)
     assert _numbers(tmp_path) == _numbers(out)
 

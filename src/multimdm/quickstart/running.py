@@ -23,7 +23,9 @@ from multimdm.training.overall import Overall, StageWatcher
 
 _CALL = 1 / 60
 """What a network call for one story costs, beside a step of masked pretraining."""
-_COMPARED = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled")
+_COMPARED = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled", "coupled")
+_WITH_BOUND = ("mdlm-start", "mdlm", "multimdm")
+"""Whose losses compare."""
 _MEASURE = "measure"
 _CLOCK = "seconds.json"
 
@@ -74,9 +76,7 @@ def _story(out: Path, plan: list[Stage], evaluations: list[Evaluation], budget: 
         steps=budget.steps,
         stages=[*done, Done(_MEASURE, says, None, seconds.get(_MEASURE, 0.0))],
         trained={
-            out / stage.name: 0 if stage is plan[0] else plan[0].steps
-            for stage in plan
-            if "distilled" not in stage.name
+            out / stage.name: 0 if stage is plan[0] else plan[0].steps for stage in plan if stage.name in _WITH_BOUND
         },
         distilled={stage.label: out / stage.name for stage in plan if "distilled" in stage.name},
         batch=budget.batch,

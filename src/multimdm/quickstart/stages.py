@@ -1,17 +1,19 @@
 """What the quickstart trains: a masked model, continued with one mask and with many, and both distilled.
 
-The two branches have equal budgets at every stage, so that the number of masks is what differs.
+The two branches have equal budgets at every stage, so that the number of masks is what differs. A third one goes beyond
+the paper: as many steps as the others are continued for, with noise that is tied to the text.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multimdm.objectives import ConsistencySettings, Ramp
-from multimdm.training.building import adapt_job, distill_job, pretrain_job
+from multimdm.objectives import ConsistencySettings, MatchingSettings, Ramp
+from multimdm.training.building import adapt_job, couple_job, distill_job, pretrain_job
 from multimdm.training.loop import Job
 from multimdm.training.settings import (
     AdaptRecipe,
+    CoupleRecipe,
     DistillRecipe,
     LogSettings,
     NetworkSettings,
@@ -44,9 +46,11 @@ class Budget:
     """Stories per step, in every stage."""
     validation: int = 256
     """Stories per validation."""
+    matched: int = 512
+    """Stories that are matched with their noise at a time; a multiple of the batch."""
 
 
-FULL = Budget(pretrain=1600, continued=700, distilled=350, samples=100)
+FULL = Budget(pretrain=1600, continued=700, distilled=350, samples=80)
 FAST = Budget(
     pretrain=200, continued=80, distilled=40, samples=24, steps=(1, 4, 16), temperatures=(0.8, 1.0), checkpoint_every=40
 )
@@ -109,6 +113,16 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
 
         return job
 
+    def couple(folder: Path) -> Job:
+        recipe = CoupleRecipe(
+            init=str(folder / "mdlm-start" / "model"),
+            process=ProcessChoice(num_masks=MASKS, rho=20.0),
+            matching=MatchingSettings(size=budget.matched),
+            train=train(budget.continued, 1e-3, decay="cosine"),
+            log=quiet_log,
+        )
+        return couple_job(recipe, "coupled")
+
     def distil(name: str, init: str) -> Callable[[Path], Job]:
         def job(folder: Path) -> Job:
             recipe = DistillRecipe(
@@ -142,4 +156,5 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
             1.6,
             distil("multimdm-distilled", "multimdm"),
         ),
+        Stage("coupled", "coupled", "beyond the paper: noise tied to the text, not distilled", steps, 1.3, couple),
     ]

@@ -35,7 +35,7 @@ class Story:
     """All that the page tells."""
 
     evaluations: Sequence[Evaluation]
-    """In pairs: with one mask, with many; first as trained, then distilled."""
+    """In pairs: with one mask, with many; first as trained, then distilled. At last the one with tied noise."""
     steps: Sequence[int]
     stages: Sequence[Done]
     trained: Mapping[Path, int]
@@ -50,6 +50,7 @@ class Story:
 def figures(story: Story) -> dict[str, tuple[Figure, str]]:
     """Name of a file -> picture, and what it shows for those who do not see it."""
     evaluations, real = story.evaluations, story.evaluations[0].real
+    _, _, _, distilled, coupled = evaluations
     reference = {"real stories": real.gen_ppl.value} if real is not None and real.gen_ppl is not None else None
     matched = "at the entropy of real stories"
     quality = against_steps_figure(
@@ -62,7 +63,7 @@ def figures(story: Story) -> dict[str, tuple[Figure, str]]:
     shown = min(longest, max(4, min(story.steps)))
     paths = {
         f"{e.label}, K = {trajectory.steps}": trajectory
-        for e in evaluations[-2:]
+        for e in (distilled, coupled)
         for trajectory in e.trajectories
         if trajectory.steps == shown
     }
@@ -95,7 +96,9 @@ def _sections(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator
     yield heading("What was done")
     yield paragraph(
         "A masked diffusion model is trained, then continued twice with equal budgets: with its one mask, as a "
-        "control, and with many masks. Both are distilled along shared-Gumbel paths, again with equal budgets."
+        "control, and with many masks. Both are distilled along shared-Gumbel paths, again with equal budgets. A third "
+        "time it is continued, as long as the others, with noise that is tied to the text: every story is matched with "
+        "noise of its own, so that the first step knows where it is going. This is not in the paper."
     )
     rows = [
         [
@@ -116,11 +119,13 @@ def _sections(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator
 
 def verdicts(story: Story) -> Iterator[str]:
     """Plain sentences: who has the lower GenPPL at matched entropy, and what distillation changed."""
-    one, many, one_after, many_after = story.evaluations
+    one, many, one_after, many_after, coupled = story.evaluations
     yield _versus("Before distillation", many, one)
     yield _versus("After distillation", many_after, one_after)
     for before, after in ((one, one_after), (many, many_after)):
         yield _versus("Distilled against not distilled", after, before)
+    yield _versus("Noise tied to the text, against as much training without", coupled, many)
+    yield _versus("Noise tied to the text, against distillation after as much training", coupled, many_after)
     yield (
         f"Compared is exact GenPPL at the entropy of real stories; one is called lower if the {INTERVAL}s over samples "
         "do not overlap. They say nothing of other training seeds: there is one."
