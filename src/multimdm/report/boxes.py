@@ -13,15 +13,15 @@ _LONGEST = 7
 _ROW, _COLUMN, _BOX = 1.0, 1.5, (1.34, 0.74)
 
 
-def draw_boxes(axes, times: Sequence[float], cells: Sequence[Sequence[tuple[str, str]]]) -> None:
-    """Time runs downwards; for each time and position, a text and its colour."""
+def draw_boxes(axes, labels: Sequence[str], cells: Sequence[Sequence[tuple[str, str]]]) -> None:
+    """Rows under each other, as time runs; for each row and position, a text and its colour."""
     axes.set_axis_off()
-    rows, positions = len(times), len(cells[0])
+    rows, positions = len(labels), len(cells[0])
     axes.set_xlim(-1.9, (positions - 1) * _COLUMN + 0.8)
     axes.set_ylim(-0.6, (rows - 1) * _ROW + 0.6)
-    for row, (t, states) in enumerate(zip(times, cells, strict=True)):
+    for row, (label, states) in enumerate(zip(labels, cells, strict=True)):
         y = (rows - 1 - row) * _ROW
-        axes.text(-0.85, y, f"t = {t:.3g}", ha="right", va="center", color=GREY, fontsize=8)
+        axes.text(-0.85, y, label, ha="right", va="center", color=GREY, fontsize=8)
         for column, (text, colour) in enumerate(states):
             x = column * _COLUMN
             box = FancyBboxPatch(
@@ -35,6 +35,11 @@ def draw_boxes(axes, times: Sequence[float], cells: Sequence[Sequence[tuple[str,
             axes.add_patch(box)
             size = min(9.0, 9.0 * _LONGEST / max(1, len(text))) if not text.startswith("[M") else 9.0
             axes.text(x, y, text, ha="center", va="center", fontsize=size, parse_math=text.startswith("[M"))
+
+
+def time_labels(times: Sequence[float]) -> list[str]:
+    """What rows are called."""
+    return [f"t = {t:.3g}" for t in times]
 
 
 def mask_text(number: int | None) -> str:

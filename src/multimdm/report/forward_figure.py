@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 from multimdm.process import MultiMask, Process, Uniform, categorical
-from multimdm.report.boxes import draw_boxes, explain_boxes, mask_text
+from multimdm.report.boxes import draw_boxes, explain_boxes, mask_text, time_labels
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, apply_style, save
 
 WORDS = ("life", "man", "judge", "rich", "day", "wine", "love", "storm", "law", "queen", "child", "river", "bread")
@@ -72,7 +72,7 @@ def forward_figure(trajectories: Sequence[Trajectory]) -> Figure:
     panels = figure.subplots(1, len(trajectories), squeeze=False)[0]
     for axes, trajectory in zip(panels, trajectories, strict=True):
         axes.set_title(trajectory.title)
-        draw_boxes(axes, trajectory.times, trajectory.cells)
+        draw_boxes(axes, time_labels(trajectory.times), trajectory.cells)
     explain_boxes(figure, "other mask or word")
     return figure
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report import style
-from multimdm.report.boxes import draw_boxes, explain_boxes, mask_text
+from multimdm.report.boxes import draw_boxes, explain_boxes, mask_text, time_labels
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER
 
 _COLOURS = {CLEAN: style.CLEAN, DESIGNATED: style.DESIGNATED, OTHER: style.CORRUPTED}
@@ -28,7 +28,7 @@ def trajectory_figure(trajectories: Mapping[str, Trajectory], positions: int = 1
                 for words, kinds in zip(trajectory.words, trajectory.kinds, strict=True)
             )
         ]
-        draw_boxes(axes, trajectory.times, cells)
+        draw_boxes(axes, time_labels(trajectory.times), cells)
     explain_boxes(figure, "other mask")
     return figure
 
