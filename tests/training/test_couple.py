@@ -401,6 +401,17 @@ class _StoppingDistillation(_Stopping):
         return self.inner.settings_at(step, steps)
 
 
+def test_sdtt_keeps_the_tie(coupled, starts, tmp_path):
+    sections: Any = {"consistency": None, "sdtt": {"delta": 0.125, "rounds": 2}, "train": {"steps": 4}}
+    model = load(train(distillation(coupled, **sections), tmp_path / "run", quiet=True).model)
+    assert isinstance(model.process, MultiMask)
+    assert model.process.tied_noise
+    assert all(math.isfinite(record["loss"]) and record["loss"] > 0 for record in metrics(tmp_path / "run"))
+    hidden = train(job(starts["multimdm"], noise_shown=False), tmp_path / "hidden", quiet=True).model
+    with pytest.raises(ValueError, match="needs a network that is shown the noise"):
+        distillation(hidden, **sections)
+
+
 def test_distillation_keeps_the_tie_or_is_refused(coupled, starts):
     with pytest.raises(ValueError, match="is tied to the text: give the section matching"):
         distillation(coupled, matching=None)

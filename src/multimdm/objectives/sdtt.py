@@ -2,6 +2,9 @@
 
 The teacher goes some reverse steps from x_t. Each position's target is the prediction by which it was revealed; where
 it was not, the last one. In the next round the student is the teacher, and its steps are longer.
+
+Where noise is tied to the text, all of this happens on the path to the text's own x_1, which both are shown. A student
+that settles on one continuation then does so for every x_1 anew, and variety is left to the noise.
 """
 
 from dataclasses import dataclass as plain_dataclass
@@ -17,9 +20,11 @@ from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums, both
 from multimdm.objectives.divergence import Divergence, divergence
+from multimdm.objectives.paths import FreePath, TiedPath, path_of
 from multimdm.objectives.step_size import Rounds
 from multimdm.objectives.teaching import Lesson
-from multimdm.process import Process
+from multimdm.process import MultiMask, Process
+from multimdm.process.checks import require
 from multimdm.process.draws import Generator, invert_cdf, uniform
 
 _ROWS = 2**23
@@ -61,6 +66,14 @@ class Sdtt:
     settings: SdttSettings
     teacher: Network | None = None
 
+    def __post_init__(self) -> None:
+        process = self.process
+        require(
+            not (isinstance(process, MultiMask) and process.tied_noise and not process.noise_shown),
+            "sdtt of a model whose noise is tied to the text needs a network that is shown the noise; this one is not: "
+            "couple it with noise_shown: true",
+        )
+
     def taught_by(self, teacher: Network) -> "Sdtt":
         """With this teacher."""
         return replace(self, teacher=teacher)
@@ -78,9 +91,10 @@ class Sdtt:
         delta = self.settings.size(batch.step, batch.steps)
         span = min(1.0, delta * self.settings.teacher_steps)
         t = (span + batch.times.to(batch.ids.device) * (1 - span)).clamp_max(1.0)
-        x_t = self.process.corrupt(batch.ids, t, batch.generator)
+        path = path_of(self.process, batch)
+        x_t = path.corrupt(batch, t)
         asked = both(self.process.active(x_t), batch.valid)
-        lesson, state, time = self._simulate(batch, x_t, t, delta, asked)
+        lesson, state, time = self._simulate(batch, path, x_t, t, delta, asked)
         own_state, own_time = x_t[asked], t[:, None].expand_as(x_t)[asked]
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
@@ -89,7 +103,7 @@ class Sdtt:
             loss = divergence(self.settings.divergence, student, target).sum()
             return loss, loss.detach()
 
-        loss, matching = network(x_t, t, asked, batch.valid, reduce)
+        loss, matching = network(path.shown(x_t), t, asked, batch.valid, reduce)
         return Sums(loss, {"matching": matching})
 
     def times(self, t: Float[Tensor, " B"], delta: float) -> list[tuple[Tensor, Tensor]]:
@@ -111,6 +125,7 @@ class Sdtt:
     def _simulate(
         self,
         batch: Batch,
+        path: FreePath | TiedPath,
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
         delta: float,
@@ -123,7 +138,7 @@ class Sdtt:
         for start, end in self.times(t, delta):
             hidden = asked & self.process.active(x)
             now = start[:, None].expand_as(x)
-            lesson = Lesson(self.teacher, x, start, hidden, batch.valid)
+            lesson = Lesson(self.teacher, path.shown(x), start, hidden, batch.valid)
             still = hidden[asked]
             if target is None:
                 target = lesson
@@ -132,7 +147,7 @@ class Sdtt:
             state, time = torch.where(still, x[asked], state), torch.where(still, now[asked], time)
             clean = x.clamp_max(self.process.vocab_size - 1)
             clean[hidden] = self._draw(lesson, x[hidden], now[hidden], x.shape, hidden, batch.generator)
-            x = torch.where(hidden, self.process.reverse_sample(clean, x, end, start, batch.generator), x)
+            x = torch.where(hidden, path.reverse_sample(clean, x, end, start, batch.generator), x)
         assert target is not None
         return target, state, time
 

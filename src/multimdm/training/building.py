@@ -202,7 +202,7 @@ def _check_tie(recipe: DistillRecipe, start: Model) -> None:
     require(
         not tied or recipe.matching is not None,
         f"the noise of {recipe.init} is tied to the text: give the section matching, and consistency with coupling: "
-        "anchored; other ways to distil would untie it",
+        "anchored, or sdtt; other ways to distil would untie it",
     )
 
 

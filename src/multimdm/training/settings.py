@@ -331,7 +331,8 @@ class DistillRecipe(TrainingRecipe):
     sdtt: SdttSettings | None = None
     """Self-distillation through time."""
     matching: MatchingSettings | None = None
-    """Of an init whose noise is tied to the text, with consistency along anchored paths: pairs go on being matched."""
+    """Of an init whose noise is tied to the text, with consistency along anchored paths or sdtt: pairs go on being
+    matched."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
 
@@ -340,9 +341,11 @@ class DistillRecipe(TrainingRecipe):
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
         check_matching(self.matching, self.train)
-        anchored = self.consistency is not None and self.consistency.coupling == "anchored"
+        anchored = self.consistency is None or self.consistency.coupling == "anchored"
         if self.matching is not None and not anchored:
-            raise ValueError("matching needs consistency.coupling: anchored, whose paths end in the matched noise")
+            raise ValueError(
+                "matching needs consistency.coupling: anchored, or sdtt: paths that end in the matched noise"
+            )
         if self.train.steps % self.rounds.rounds:
             raise ValueError(
                 f"train.steps must be a multiple of the number of rounds, {self.rounds.rounds}; got {self.train.steps}"
