@@ -7,6 +7,7 @@ entropy of real text. Means over seeds; see multimdm/evaluation/recall.py for wh
 """
 
 import argparse
+import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -14,7 +15,6 @@ from pathlib import Path
 from multimdm import load
 from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.recall import one_step_log_probs, one_step_recall
-from multimdm.pipeline.files import read_json
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--strings", type=int, default=4096, help="noise strings that are averaged over")
     options = parser.parse_args()
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for one in read_json(options.seeds):
+    for one in json.loads(options.seeds.read_text(encoding="utf-8")):
         aligned = next(x["measurement"] for x in one["aligned"] if x["measurement"]["steps"] == 1)
         model, length = load(one["path"]), one["drawing"]["length"]
         texts = real_text(options.data, model, length).take(options.texts).ids
