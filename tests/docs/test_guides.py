@@ -50,7 +50,7 @@ BEFORE = {
 """What a guide takes for granted."""
 NUMBER = {
     "adaptation": 9,
-    "coupling": 4,
+    "coupling": 5,
     "data": 9,
     "distillation": 2,
     "evaluation": 6,

@@ -11,10 +11,11 @@ from multimdm.training.recipes import shipped
 
 SPECS, SCALES = sorted(shipped("paper")), sorted(shipped("paper/scales"))
 ELSEWHERE = {
-    *product(("ablation", "ablation-distilled", "assignments", "rho", "coupling-ablation"), ("captions", "paper-lm1b")),
+    *product(("ablation", "ablation-distilled", "assignments", "rho"), ("captions", "paper-lm1b")),
+    *product(("coupling-ablation", "coupling-rounds"), ("captions", "paper", "paper-lm1b")),
     *product(("distill-gumbel", "distill-sdtt", "coupling"), ("paper-lm1b",)),
     *product(("llada",), ("captions", "paper-lm1b", "tales")),
-    *product(("coupling", "coupling-ablation"), ("paper",)),
+    ("coupling", "paper"),
 }
 """Specification and scale that do not go together."""
 
