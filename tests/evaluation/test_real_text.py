@@ -9,12 +9,15 @@ from multimdm.data.preparing import prepare
 from multimdm.data.trained_tokenizers import train_chars
 from multimdm.evaluation.checkpoint_nelbo import evaluate_nelbo
 from multimdm.evaluation.judges import make_judge
+from multimdm.evaluation.measurement import describe
 from multimdm.evaluation.nelbo import nelbo_sums, validation_times
 from multimdm.evaluation.real_text import describe_real, real_text
 from multimdm.evaluation.sample_statistics import unigram_entropy
-from multimdm.pipeline import Model
+from multimdm.evaluation.settings import Drawing
+from multimdm.pipeline import Model, Samples
 from multimdm.process import MultiMask, Streams
 from support.present import present
+from support.tiny_judges import KnownJudge
 from support.tiny_models import TALES, causal_tales_model, tales_model, tiny_dit
 
 
@@ -44,6 +47,28 @@ def test_tales():
     nats = -float(TALES.log_prob(example.ids[:5]).sum()) / (5 * 48)
     assert present(figures.gen_ppl).value == pytest.approx(2.718281828459045**nats)
     assert (figures.sequences, figures.judged, figures.judge) == (20, 5, "tales")
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_samples_that_are_real_text_have_its_figures(layout, tmp_path):
+    """Whoever writes exactly the data, padding included, is as varied and as probable as the data."""
+    lines = [" ".join(str(k) for k in range(i % 7, 7 + i % 3)) for i in range(300)]
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    options = PrepareOptions(
+        sources=(str(tmp_path / "a.txt"),), tokenizer="chars", length=24, layout=layout, valid_fraction=0.3
+    )
+    prepare(options, tmp_path / "out")
+    model = model_of(tmp_path / "out", 24)
+    text = real_text(tmp_path / "out", model, 24)
+    V = model.network.config.vocab_size
+    judge = KnownJudge(torch.linspace(0.5, 3.0, V), counted_below=V)
+    ids = text.take(50).ids
+    real = describe_real(text, judge, entropy_of=50, judged=50)
+    written = describe(model, judge, Samples(ids, [], 1), 1, 1.0, Drawing(num=len(ids)))
+    assert (written.entropy, written.pooled_entropy) == (real.entropy, real.pooled_entropy)
+    assert present(written.gen_ppl).value == pytest.approx(present(real.gen_ppl).value, rel=1e-12)
+    if layout == "padded":
+        assert bool((~text.take(50).valid).any()), "there must be padding"
 
 
 def test_prepared_data_are_the_held_out_split_spread_evenly(prepared):

@@ -27,6 +27,12 @@ def test_entropy_equals_a_count_of_tokens():
         assert float(value) == pytest.approx(float(torch.special.entr(shares).sum()))
 
 
+def test_distinct_without_padding():
+    ids = torch.tensor([[5, 6, 5, 6, 0, 0], [7, 0, 0, 0, 0, 0], [0, 8, 8, 0, 9, 0]])
+    assert distinct(ids, 1, ids > 0).tolist() == pytest.approx([2 / 4, 1.0, 2 / 3])
+    assert distinct(ids, 2, ids > 0).tolist() == pytest.approx([2 / 3, 0.0, 1.0])
+
+
 def test_distinct_by_hand():
     ids = torch.tensor([[1, 2, 1, 2, 1], [1, 1, 1, 1, 1], [1, 2, 3, 4, 5]])
     assert distinct(ids, 1).tolist() == pytest.approx([2 / 5, 1 / 5, 1.0])

@@ -11,6 +11,7 @@ from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.sample_statistics import distinct, repeated, token_counts, unigram_entropy
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.tales_models import speaks_tales, tales_for
+from multimdm.evaluation.text_positions import text_positions
 from multimdm.pipeline import Model, Samples
 
 _TEXTS = 4
@@ -100,10 +101,11 @@ def describe(
 ) -> Measurement:
     """All figures of samples that were drawn at these settings."""
     ids = samples.ids.cpu()
+    there = text_positions(model, ids)
     num, length = ids.shape
     bootstrap = Bootstrap(num)
     sentences, stories = _validity(model, ids, bootstrap)
-    one, two, three = (bootstrap.mean(distinct(ids, n)) for n in (1, 2, 3))
+    one, two, three = (bootstrap.mean(distinct(ids, n, there)) for n in (1, 2, 3))
     return Measurement(
         steps=steps,
         nfe=samples.nfe,
@@ -112,9 +114,9 @@ def describe(
         length=length,
         seed=drawing.seed,
         judge=judge.name if judge is not None else None,
-        gen_ppl=judge.score(ids, progress=progress).gen_ppl(bootstrap) if judge is not None else None,
-        entropy=bootstrap.mean(unigram_entropy(ids)),
-        pooled_entropy=bootstrap.pooled_entropy(token_counts(ids)),
+        gen_ppl=judge.score(ids, there, progress).gen_ppl(bootstrap) if judge is not None else None,
+        entropy=bootstrap.mean(unigram_entropy(ids, there)),
+        pooled_entropy=bootstrap.pooled_entropy(token_counts(ids, there)),
         distinct=(one, two, three),
         duplicates=bootstrap.share(repeated(ids)),
         valid_sentences=sentences,

@@ -28,17 +28,18 @@ def token_counts(ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | Non
     return ids.new_zeros(len(ids), len(tokens)).scatter_add_(1, places, weights)
 
 
-def distinct(ids: Int64[Tensor, "num L"], n: int) -> Float64[Tensor, " num"]:
+def distinct(
+    ids: Int64[Tensor, "num L"], n: int, valid: Bool[Tensor, "num L"] | None = None
+) -> Float64[Tensor, " num"]:
     """Different n-grams of a sample over all its n-grams, sample by sample (0 for samples shorter than n).
 
-    Over all samples together, as Li et al. (2016) have it, the figure falls with the number of samples.
+    Padding (not `valid`) is left out. Over all samples together, as Li et al. (2016) have it, the figure falls with the
+    number of samples.
     """
     check_integer("n", n, 1)
-    grams = ids.shape[1] - n + 1
-    if grams < 1:
-        return torch.zeros(len(ids), dtype=torch.float64)
-    windows = ids.cpu().unfold(1, n, 1).tolist()
-    return torch.tensor([len({tuple(gram) for gram in row}) / grams for row in windows], dtype=torch.float64)
+    rows = ids.tolist() if valid is None else [row[kept].tolist() for row, kept in zip(ids, valid, strict=True)]
+    grams = [[tuple(row[start : start + n]) for start in range(len(row) - n + 1)] for row in rows]
+    return torch.tensor([len(set(found)) / max(1, len(found)) for found in grams], dtype=torch.float64)
 
 
 def repeated(ids: Int64[Tensor, "num L"]) -> Bool[Tensor, " num"]:
