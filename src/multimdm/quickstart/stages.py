@@ -50,7 +50,7 @@ class Budget:
     """Stories that are matched with their noise at a time; a multiple of the batch."""
 
 
-FULL = Budget(pretrain=1600, continued=700, distilled=350, samples=80)
+FULL = Budget(pretrain=1400, continued=600, distilled=350, samples=64)
 FAST = Budget(
     pretrain=200, continued=80, distilled=40, samples=24, steps=(1, 4, 16), temperatures=(0.8, 1.0), checkpoint_every=40
 )
@@ -156,5 +156,5 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
             1.6,
             distil("multimdm-distilled", "multimdm"),
         ),
-        Stage("coupled", "coupled", "beyond the paper: noise tied to the text, not distilled", steps, 1.3, couple),
+        Stage("coupled", "coupled", "beyond the paper: noise tied to the text, not distilled", steps, 1.7, couple),
     ]
