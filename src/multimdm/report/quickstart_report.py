@@ -50,7 +50,7 @@ class Story:
 def figures(story: Story) -> dict[str, tuple[Figure, str]]:
     """Name of a file -> picture, and what it shows for those who do not see it."""
     evaluations, real = story.evaluations, story.evaluations[0].real
-    _, _, _, distilled, coupled = evaluations
+    _, _, *distilled, _ = evaluations
     reference = {"real stories": real.gen_ppl.value} if real is not None and real.gen_ppl is not None else None
     matched = "at the entropy of real stories"
     quality = against_steps_figure(
@@ -63,7 +63,7 @@ def figures(story: Story) -> dict[str, tuple[Figure, str]]:
     shown = min(longest, max(4, min(story.steps)))
     paths = {
         f"{e.label}, K = {trajectory.steps}": trajectory
-        for e in (distilled, coupled)
+        for e in distilled
         for trajectory in e.trajectories
         if trajectory.steps == shown
     }
