@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multimdm.data.directories import write_text
+from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.over_seeds import over_seeds
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.store import write_json
@@ -67,8 +68,10 @@ class Comparison(AtScale):
         """Everything, for every judge; returns the directory."""
         out = self.places.results(self.name)
         out.mkdir(parents=True, exist_ok=True)
+        judges = Judges()
         collected = {
-            label: [one.collected(self.places, label) for one in self._measuring(label)] for label in self.models
+            label: [one.collected(self.places, label, judges) for one in self._measuring(label)]
+            for label in self.models
         }
         texts = []
         for judge in self.scale.settings.judges:

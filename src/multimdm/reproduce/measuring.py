@@ -66,17 +66,18 @@ class Measuring:
 
     def run(self, places: Places, watch: Callable[[float, str], None]) -> None:
         """Do what is missing; every finished measurement is kept."""
-        work = [task for subject, plan in self._opened(places, self.model) for task in tasks(subject, plan)]
+        opened = self._opened(places, self.model, Judges())
+        work = [task for subject, plan in opened for task in tasks(subject, plan)]
         run_tasks(work, watch)
 
-    def collected(self, places: Places, label: str) -> dict[str, Evaluation]:
-        """By judge."""
-        opened = self._opened(places, label)
-        judges = self.scale.settings.judges
-        return {judge: collect(subject, plan) for judge, (subject, plan) in zip(judges, opened, strict=True)}
+    def collected(self, places: Places, label: str, judges: Judges) -> dict[str, Evaluation]:
+        """By the name of the judge. Those that were opened for other models serve again: loading takes time."""
+        opened = self._opened(places, label, judges)
+        names = self.scale.settings.judges
+        return {name: collect(subject, plan) for name, (subject, plan) in zip(names, opened, strict=True)}
 
-    def _opened(self, places: Places, label: str) -> list[tuple[Subject, Plan]]:
-        settings, judges = self.scale.settings, Judges()
+    def _opened(self, places: Places, label: str, judges: Judges) -> list[tuple[Subject, Plan]]:
+        settings = self.scale.settings
         path = str(places.model(self.model, self.seed))
         drawing = Drawing(num=settings.samples, seed=self.seed)
         opened, found = Subject.open(path, label, drawing, Store(places.points)), []
