@@ -17,8 +17,11 @@ from multimdm.report.formats import perplexity_text
 from multimdm.report.fronts import curves_at
 from multimdm.report.style import GREY, apply_style, save
 
-COLOURS = ("#00798c", "#d1495b", "#edae49", "#5b5ea6", "#66a182", "#8d5a97", "#2e4057", "#c17c74")
-MARKERS = "osD^vPXh"
+COLOURS = (
+    *("#00798c", "#d1495b", "#edae49", "#5b5ea6", "#66a182", "#8d5a97", "#2e4057", "#c17c74"),
+    *("#3d9be9", "#8a9a2b", "#d14fa4", "#6d4c41"),
+)
+MARKERS = "osD^vPXh<>*p"
 _STRETCH = 10
 """How much farther the axis may reach to show real text."""
 
