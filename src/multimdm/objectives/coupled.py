@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.paths import tied_path
 from multimdm.process import MultiMask
-from multimdm.process.anchored import anchor, anchored_state, shown_with_end, told_of_end
+from multimdm.process.anchored import told_of_end
 
 Weight = Literal["elbo", "even"]
 
@@ -32,13 +33,11 @@ class Coupled:
         """One draw of x_t per sequence."""
         u = batch.times.to(batch.ids.device)
         t = (u / (1 - self.at_one)).clamp_max(1.0)
-        end = batch.noise
-        if end is None:
-            end = self.process.prior(batch.ids.shape, batch.generator, batch.ids.device)
-        x_t = anchored_state(self.process, batch.ids, anchor(end, batch.generator), t)
+        path = tied_path(self.process, batch)
+        x_t = path.corrupt(batch, t)
         active = both(self.process.active(x_t), batch.valid)
         where = active.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
-        clean, state, last, time = batch.ids[where], x_t[where], end[where], t[where[0]]
+        clean, state, last, time = batch.ids[where], x_t[where], path.end[where], t[where[0]]
         values = self.process.schedule(time)
         weight = -values.d_alpha / values.one_minus_alpha if self.weight == "elbo" else torch.ones_like(time)
         first_step = time == 1
@@ -51,8 +50,7 @@ class Coupled:
             total = loss.sum()
             return total, drafted, total.detach() - drafted
 
-        shown = shown_with_end(self.process, x_t, end)
-        loss, draft, path = network(shown, t, active, batch.valid, reduce)
+        loss, draft, rest = network(path.shown(x_t), t, active, batch.valid, reduce)
         # Each in nats per token of its own share of the batch.
-        shares = {"draft": (draft, self.at_one), "path": (path, 1 - self.at_one)}
+        shares = {"draft": (draft, self.at_one), "path": (rest, 1 - self.at_one)}
         return Sums(loss, {name: value / share for name, (value, share) in shares.items() if share > 0})

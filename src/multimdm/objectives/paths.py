@@ -51,9 +51,14 @@ class TiedPath:
 
 
 def path_of(process: Process, batch: Batch) -> FreePath | TiedPath:
-    """With tied noise to x_1 as it was matched or, without that, as it is drawn."""
-    if not (isinstance(process, MultiMask) and process.tied_noise):
-        return FreePath(process)
+    """By whether the process has its noise tied to the text."""
+    if isinstance(process, MultiMask) and process.tied_noise:
+        return tied_path(process, batch)
+    return FreePath(process)
+
+
+def tied_path(process: MultiMask, batch: Batch) -> TiedPath:
+    """To x_1 as it was matched or, without that, as it is drawn."""
     end = batch.noise
     if end is None:
         end = process.prior(batch.ids.shape, batch.generator, batch.ids.device)

@@ -267,12 +267,10 @@ class GenerationSettings:
     """Below 1 texts are cleaner and less varied, and so are those of the model that is made of them."""
 
 
-def check_matching(matching: MatchingSettings | None, train: TrainSettings) -> None:
+def check_sets(name: str, sets: MatchingSettings | GenerationSettings | None, train: TrainSettings) -> None:
     """A step's texts must belong to one set."""
-    if matching is not None and matching.size % train.batch_size:
-        raise ValueError(
-            f"matching.size must be a multiple of train.batch_size, {train.batch_size}; got {matching.size}"
-        )
+    if sets is not None and sets.size % train.batch_size:
+        raise ValueError(f"{name}.size must be a multiple of train.batch_size, {train.batch_size}; got {sets.size}")
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -305,15 +303,10 @@ class CoupleRecipe(TrainingRecipe):
 
     @model_validator(mode="after")
     def _check(self) -> "CoupleRecipe":
-        check_matching(self.matching, self.train)
-        if self.generation is not None:
-            if self.matching is not None:
-                raise ValueError("with generation there is nothing to match: add matching: null, or leave it out")
-            if self.generation.size % self.train.batch_size:
-                raise ValueError(
-                    f"generation.size must be a multiple of train.batch_size, {self.train.batch_size}; "
-                    f"got {self.generation.size}"
-                )
+        if self.generation is not None and self.matching is not None:
+            raise ValueError("with generation there is nothing to match: add matching: null, or leave it out")
+        check_sets("matching", self.matching, self.train)
+        check_sets("generation", self.generation, self.train)
         return self
 
 
@@ -340,7 +333,7 @@ class DistillRecipe(TrainingRecipe):
     def _check(self) -> "DistillRecipe":
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
-        check_matching(self.matching, self.train)
+        check_sets("matching", self.matching, self.train)
         anchored = self.consistency is None or self.consistency.coupling == "anchored"
         if self.matching is not None and not anchored:
             raise ValueError(
