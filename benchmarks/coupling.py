@@ -22,10 +22,10 @@ from torch import Tensor
 
 from multimdm import load
 from multimdm.evaluation.real_text import real_text
-from multimdm.objectives.matching import assign, matching_cost
+from multimdm.evaluation.recall import log_probs_given_noise
+from multimdm.objectives.matching import assign
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Streams
-from multimdm.process.anchored import shown_with_end
 from multimdm.report.boxes import draw_boxes, mask_text
 from multimdm.report.pareto_figure import COLOURS
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
@@ -54,7 +54,7 @@ def main() -> None:
         raise SystemExit(f"{options.checkpoint} is no model of multimdm couple: {process!r}")
     length = model.network.config.max_length
     texts = real_text(options.data, model, length).take(TEXTS).ids
-    fresh = log_probs(model, process, process.prior((FRESH, length), Streams.spawn(1, FRESH)), texts)
+    fresh = log_probs_given_noise(model, texts, process.prior((FRESH, length), Streams.spawn(1, FRESH)))
     rows = [(n, *information(model, process, texts, fresh, n)) for n in SIZES]
     print("| pairs matched together | information, at least | standard error | log n |\n|---|---|---|---|")
     for n, nats, error in rows:
@@ -65,15 +65,14 @@ def main() -> None:
     show_related(model, process, options.out, length)
 
 
-@torch.no_grad()
 def information(model: Model, process: MultiMask, texts: Tensor, fresh: Tensor, n: int) -> tuple[float, float]:
     """E[log g(x_0, own x_1) - log mean g(x_0, x_1)], g = f^c, the mean over the own and other strings; its error."""
     own = []
     for start in range(0, len(texts), n):
         strings = process.prior((n, texts.shape[1]), Streams.spawn(2, n, start))
-        table = log_probs(model, process, strings, texts[start : start + n])
+        table = log_probs_given_noise(model, texts[start : start + n], strings)
         own.append(table[torch.arange(n), assign(-table)])
-    scores = torch.cat([torch.cat(own)[:, None], fresh], dim=1).double()
+    scores = torch.cat([torch.cat(own)[:, None], fresh], dim=1)
     half = len(scores) // 2
     c = max(SHARPNESS, key=lambda c: float(bound(c * scores[:half]).mean()))
     values = bound(c * scores[half:])
@@ -83,18 +82,6 @@ def information(model: Model, process: MultiMask, texts: Tensor, fresh: Tensor, 
 def bound(scores: Tensor) -> Tensor:
     """InfoNCE of every text: the own string's score is in column 0."""
     return scores[:, 0] - scores.logsumexp(1) + math.log(scores.shape[1])
-
-
-@torch.no_grad()
-def log_probs(model: Model, process: MultiMask, strings: Tensor, texts: Tensor) -> Tensor:
-    """[texts, strings]: log f_1(text | string), normalised."""
-    columns = []
-    for part in strings.split(64):
-        ones = torch.ones(len(part), dtype=torch.float64)
-        features = model.network.features(shown_with_end(process, part, part), ones)
-        normalisers = torch.stack([model.network.logits(row).float().logsumexp(-1).sum() for row in features])
-        columns.append(-matching_cost(model.network, features, texts) - normalisers)
-    return torch.cat(columns, dim=1)
 
 
 def information_figure(rows: list[tuple[int, float, float]]) -> Figure:

@@ -168,7 +168,7 @@ def test_noise_is_permuted_among_the_texts_of_a_set(starts):
     sets = [{tuple(row) for row in noise.tolist()} for noise in found]
     assert sets[0] == sets[1] != sets[2] == sets[3]
     assert not torch.equal(found[0], found[1])
-    with pytest.raises(ValueError, match="texts 0 to 7 are not those that were matched"):
+    with pytest.raises(ValueError, match="texts 0 to 7 are not those that the noise in use is for"):
         pairs.noise(0, 8)
 
 
@@ -263,7 +263,7 @@ def test_generated_texts_are_what_the_noise_leads_to(coupled):
         streams = Streams.spawn(derive(0, "generated texts"), 80, first)
         alone = generate(model.network, model.process, sampler, torch.zeros_like(noise), generator=streams, noise=noise)
         assert torch.equal(alone.ids, ids)
-    with pytest.raises(ValueError, match="texts 0 to 7 are not those that were made"):
+    with pytest.raises(ValueError, match="texts 0 to 7 are not those that the noise in use is for"):
         pairs.train(0, 8)
 
 

@@ -40,20 +40,31 @@ def one_step_log_probs(
     if not isinstance(process, Process):
         raise ValueError(f"recall in one step is for models of a discrete process; this one has {process!r}")
     require(temperature > 0, f"temperature must be positive: at 0 texts have no probability; got {temperature}")
-    device = next(model.network.parameters()).device
     total = torch.full((len(texts),), -math.inf, dtype=torch.float64)
-    index = texts.T.to(device)
     for start in range(0, strings, _STRINGS):
         num = min(_STRINGS, strings - start)
-        noise = process.prior((num, texts.shape[1]), Streams.spawn(seed, num, start), device)
-        shown = shown_with_end(process, noise, noise) if isinstance(process, MultiMask) else noise
-        logits = model.network(shown, torch.ones(num, dtype=torch.float64, device=device))
-        log_probs = (logits.double() / temperature).log_softmax(-1)  # [num, L, V]
-        found = sum(log_probs[:, place, row] for place, row in enumerate(index))  # [num, n]
-        assert isinstance(found, Tensor)
-        total = torch.logaddexp(total, found.logsumexp(0).cpu())
+        noise = process.prior((num, texts.shape[1]), Streams.spawn(seed, num, start))
+        total = torch.logaddexp(total, log_probs_given_noise(model, texts, noise, temperature).logsumexp(1))
         progress(num)
     return total - math.log(strings)
+
+
+@torch.no_grad()
+def log_probs_given_noise(
+    model: Model, texts: Int64[Tensor, "n L"], noise: Int64[Tensor, "S L"], temperature: float | int = 1.0
+) -> Float64[Tensor, "n S"]:
+    """sum_l log f_1(x_0^l | x_1) of every text under every noise string."""
+    device, process = next(model.network.parameters()).device, model.process
+    columns, index = [], texts.T.to(device)
+    for strings in noise.to(device).split(_STRINGS):
+        shown = shown_with_end(process, strings, strings) if isinstance(process, MultiMask) else strings
+        logits = model.network(shown, torch.ones(len(strings), dtype=torch.float64, device=device))
+        log_probs = (logits.double() / temperature).log_softmax(-1)  # [strings, L, V]
+        column = torch.zeros((len(strings), len(texts)), dtype=torch.float64, device=device)
+        for place, row in enumerate(index):
+            column += log_probs[:, place, row]
+        columns.append(column.T.cpu())
+    return torch.cat(columns, dim=1)
 
 
 def one_step_recall(log_probs: Float64[Tensor, " n"], length: int) -> Estimate:

@@ -14,6 +14,7 @@ from multimdm.report.formats import (
     UNRANKED_NOTE,
     UNREACHED,
     UNREACHED_NOTE,
+    by_steps,
     calls_text,
     entropy_text,
     full_text,
@@ -116,7 +117,7 @@ def _comparison(comparison: Table) -> Iterator[Markup]:
             below = f"{interval} · H {entropy_text(m.entropy.value)} · τ {m.temperature:.4g}"
             row.append(figure_cell(value, below.removeprefix(" · "), label in best[column]))
         rows.append(row)
-    yield table(comparison.name.capitalize(), ["model", *(f"K = {K}" for K in comparison.steps)], rows)
+    yield table(comparison.name.capitalize(), by_steps(comparison.steps), rows)
     if comparison.marked:
         yield paragraph(UNREACHED_NOTE)
     if comparison.unranked:

@@ -1,5 +1,7 @@
 """Figures as text."""
 
+from collections.abc import Sequence
+
 from multimdm.evaluation.bootstrap import LEVEL, Estimate
 
 INTERVAL = f"{LEVEL:.0%} interval"
@@ -17,6 +19,11 @@ NO_BOUND = "no bound of the likelihood"
 NO_TEXT = (
     "No held-out text was given (--data), so the entropy of real text and the judge's own score on it are not known."
 )
+
+
+def by_steps(steps: Sequence[int]) -> list[str]:
+    """The header of a table of models by K."""
+    return ["model", *(f"K = {K}" for K in steps)]
 
 
 def perplexity_text(value: float | int) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from multimdm.evaluation.harness.scores import Scored
 from multimdm.report.formats import INTERVAL, NOTHING, interval_text
+from multimdm.report.markdown import markdown_table
 
 NOTE = f"Per cent of items answered rightly, {INTERVAL} (Wilson, binomial) in brackets; n items; c network calls each."
 
@@ -17,10 +18,10 @@ NOTE = f"Per cent of items answered rightly, {INTERVAL} (Wilson, binomial) in br
 def markdown(scores: Sequence[Scored]) -> str:
     """The table for a page."""
     steps = _steps(scores)
-    lines = ["| task | model | " + " | ".join(f"TPS {tps}" for tps in steps) + " |", "|---|---|" + "---|" * len(steps)]
-    for task, model in _rows(scores):
-        cells = (_cell(scores, task, model, tps) for tps in steps)
-        lines.append(f"| {task} | {model} | " + " | ".join(" ".join(cell) for cell in cells) + " |")
+    rows = [
+        [task, model, *(" ".join(_cell(scores, task, model, tps)) for tps in steps)] for task, model in _rows(scores)
+    ]
+    lines = markdown_table(["task", "model", *(f"TPS {tps}" for tps in steps)], rows)
     return "\n".join([*lines, "", NOTE, ""])
 
 

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
 from multimdm.report.evaluation_report import evaluation_sections
-from multimdm.report.formats import NOTHING, perplexity_text
+from multimdm.report.formats import NOTHING, by_steps, perplexity_text
+from multimdm.report.markdown import markdown_table
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.tables import aligned_tables, markdown
@@ -86,15 +87,12 @@ def tables_text(result: Reproduction) -> str:
     """The tables as Markdown, with budgets, what they must not be read without and, where they are, the published
     figures."""
     parts = [f"## {result.title}", "", f"{result.shows}; scale {result.scale}; {result.equal}", ""]
-    parts += ["| model | stages | sequences | distilled on | minutes |", "|---|---|---|---|---|"]
-    parts += [f"| {' | '.join(row)} |" for row in _budget_rows(result)]
+    parts += markdown_table(["model", "stages", "sequences", "distilled on", "minutes"], _budget_rows(result))
     parts += [f"\n{_absence(label, why)}" for label, why in result.absent.items()]
     for comparison in aligned_tables(result.evaluations, result.steps):
         parts += ["", markdown(comparison, result.judge).rstrip()]
         if rows := result.published.get(comparison.name):
-            header = " | ".join(f"K = {K}" for K in result.steps)
-            parts += ["", "In the paper:", "", f"| model | {header} |", "|---|" + "---|" * len(result.steps)]
-            parts += [f"| {' | '.join(row)} |" for row in _published_rows(rows)]
+            parts += ["", "In the paper:", "", *markdown_table(by_steps(result.steps), _published_rows(rows))]
     beside = (
         variety_text(result.evaluations, result.steps),
         nelbo_text(result.evaluations),
@@ -118,7 +116,7 @@ def _sections(result: Reproduction) -> Iterator[Markup]:
     for name, rows in result.published.items():
         yield heading(f"In the paper: {name}")
         yield paragraph("Another corpus, judge, network and budget than any smaller scale has: only orders compare.")
-        yield table(name, ["model", *(f"K = {K}" for K in result.steps)], _published_rows(rows))
+        yield table(name, by_steps(result.steps), _published_rows(rows))
     yield from evaluation_sections(result.evaluations, result.steps)
 
 

@@ -15,12 +15,14 @@ from multimdm.report.formats import (
     UNRANKED_NOTE,
     UNREACHED,
     UNREACHED_NOTE,
+    by_steps,
     calls_text,
     entropy_text,
     interval_text,
     perplexity_text,
     value_text,
 )
+from multimdm.report.markdown import markdown_table
 
 
 @dataclass(frozen=True)
@@ -120,16 +122,13 @@ def markdown(table: Table, judge: str | None) -> str:
         "",
         f"{table.caption} GenPPL by judge `{judge}` [{INTERVAL}], entropy in nats, temperature. {BEST_NOTE}",
         "",
-        "| model | " + " | ".join(f"K = {K}" for K in table.steps) + " |",
-        "|---|" + "---|" * len(table.steps),
     ]
     best = [table.best(column) for column in range(len(table.steps))]
+    rows = []
     for label, cells in table.rows:
-        texts = [
-            _markdown_cell(cell, K, label in best[column])
-            for column, (K, cell) in enumerate(zip(table.steps, cells, strict=True))
-        ]
-        lines.append(f"| {label.replace('|', chr(92) + '|')} | " + " | ".join(texts) + " |")
+        columns = enumerate(zip(table.steps, cells, strict=True))
+        rows.append([label, *(_markdown_cell(cell, K, label in best[column]) for column, (K, cell) in columns)])
+    lines += markdown_table(by_steps(table.steps), rows)
     if table.marked:
         lines += ["", UNREACHED_NOTE]
     if table.unranked:

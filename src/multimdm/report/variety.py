@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
-from multimdm.report.formats import NOTHING, entropy_text, ratio_text, share_text
+from multimdm.report.formats import NO_BOUND, NOTHING, by_steps, entropy_text, ratio_text, share_text
+from multimdm.report.markdown import markdown_table
 
 
 def variety_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str:
@@ -17,10 +18,8 @@ def variety_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str
     told = [f"pooled entropy in nats{beside}", "different pairs of tokens in a sample, as a share"]
     told += ["samples that repeat another", *(["valid sentences"] if stories else [])]
     lines = ["### Variety of the entropy-aligned samples", "", f"In this order: {'; '.join(told)}.", ""]
-    lines += ["| model | " + " | ".join(f"K = {K}" for K in steps) + " |", "|---|" + "---|" * len(steps)]
-    for evaluation in evaluations:
-        cells = [_variety(one.measurement) for one in evaluation.aligned]
-        lines.append(f"| {evaluation.label} | {' | '.join(cells)} |")
+    rows = [[e.label, *(_variety(one.measurement) for one in e.aligned)] for e in evaluations]
+    lines += markdown_table(by_steps(steps), rows)
     return "\n".join(lines) + "\n"
 
 
@@ -29,11 +28,12 @@ def nelbo_text(evaluations: Sequence[Evaluation]) -> str:
     found = [(e.label, e.nelbo) for e in evaluations if e.nelbo is not None]
     if not found:
         return ""
-    lines = ["### NELBO", "", "| model | nats per token on held-out text ± standard error |", "|---|---|"]
+    rows = []
     for label, nelbo in found:
-        note = "" if nelbo.bound else " (a loss, no bound)"
-        lines.append(f"| {label} | {nelbo.total:.3f} ± {nelbo.standard_error:.3f}{note} |")
-    return "\n".join(lines) + "\n"
+        note = "" if nelbo.bound else f" ({NO_BOUND})"
+        rows.append([label, f"{entropy_text(nelbo.total)} ± {entropy_text(nelbo.standard_error)}{note}"])
+    lines = markdown_table(["model", "nats per token on held-out text ± standard error"], rows)
+    return "\n".join(["### NELBO", "", *lines]) + "\n"
 
 
 def samples_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str:

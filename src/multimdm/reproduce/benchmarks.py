@@ -11,6 +11,7 @@ from multimdm.evaluation.store import Store, write_json
 from multimdm.pipeline.answers import Answering
 from multimdm.process.checks import require
 from multimdm.report.harness_table import as_data, markdown
+from multimdm.report.markdown import markdown_table
 from multimdm.reproduce.at_scale import AtScale
 from multimdm.reproduce.recipes import recipe_of
 from multimdm.reproduce.spec import HarnessSettings
@@ -63,10 +64,9 @@ class Benchmarks(AtScale):
             texts += [markdown(scores), ""]
         published = self.spec.published.get(self.scale.name, {})
         for task, rows in published.items():
-            header = " | ".join(f"TPS = {tps}" for tps in self.settings.tps)
-            texts += [f"In the paper, {task}:", "", f"| model | {header} |", "|---|" + "---|" * len(self.settings.tps)]
-            texts += [f"| {label} | {' | '.join(f'{value:g}' for value in values)} |" for label, values in rows.items()]
-            texts.append("")
+            printed = [[label, *(f"{value:g}" for value in values)] for label, values in rows.items()]
+            header = ["model", *(f"TPS {tps}" for tps in self.settings.tps)]
+            texts += [f"In the paper, {task}:", "", *markdown_table(header, printed), ""]
         write_text(out / "tables.md", "\n".join(texts))
         return out
 

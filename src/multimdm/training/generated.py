@@ -14,9 +14,9 @@ from torch import Tensor
 
 from multimdm.data.prepared import Example
 from multimdm.process import MultiMask, Streams
-from multimdm.process.checks import require
 from multimdm.samplers import Ancestral, Choice, generate, time_grid
 from multimdm.training.engine import Engine
+from multimdm.training.noise_strings import NoiseStrings
 from multimdm.training.seeds import derive
 from multimdm.training.settings import GenerationSettings
 from multimdm.training.teacher import Teacher
@@ -33,20 +33,19 @@ class GeneratedPairs:
         self, settings: GenerationSettings, engine: Engine, teacher: Teacher, process: MultiMask, length: int, seed: int
     ) -> None:
         self.settings, self._engine, self._teacher, self._process = settings, engine, teacher, process
-        self._noise_seed, self._text_seed = derive(seed, "generated noise"), derive(seed, "generated texts")
+        self._noise = NoiseStrings(process, settings.size, length, settings.reuse, derive(seed, "generated noise"))
+        self._seed = derive(seed, "generated texts")
         self._texts = torch.zeros((settings.size, length), dtype=torch.long)
-        self._number = -1
-        """Of the set of pairs that is in use."""
 
     def due(self, first: int) -> bool:
         """Whether the text with this number is not made yet."""
-        return first // self._span != self._number
+        return not self._noise.serves(first)
 
     @torch.no_grad()
     def refresh(self, first: int) -> None:
         """New pairs, from the one with this number on. All ranks must call it."""
-        self._number = first // self._span
-        n, strings = self.settings.size, self._strings()
+        self._noise.turn_to(first)
+        n, strings = self.settings.size, self._noise.draw()
         sampler = Ancestral(time_grid("uniform", self.settings.steps), Choice(temperature=self.settings.temperature))
         texts = torch.zeros_like(strings)
         parts = [slice(start, min(start + _TOGETHER, n)) for start in range(0, n, _TOGETHER)]
@@ -55,7 +54,7 @@ class GeneratedPairs:
         shared = not self._engine.sharded
         for part in parts[self._engine.rank :: self._engine.ranks] if shared else parts:
             noise = strings[part].to(self._engine.device)
-            streams = Streams.spawn(self._text_seed, len(noise), self._number * n + part.start)
+            streams = Streams.spawn(self._seed, len(noise), self._noise.number * n + part.start)
             made = generate(
                 self._teacher, self._process, sampler, torch.zeros_like(noise), generator=streams, noise=noise
             )
@@ -64,14 +63,9 @@ class GeneratedPairs:
 
     def train(self, first: int, num: int) -> tuple[Example, Int64[Tensor, "num L"]]:
         """The texts number first .. first + num - 1, which belong to one set, and their noise."""
-        place = first % self.settings.size
-        require(
-            not self.due(first) and place + num <= self.settings.size,
-            f"texts {first} to {first + num - 1} are not those that were made",
-        )
-        where = slice(place, place + num)
-        ids = self._texts[where]
-        return Example(ids, torch.ones_like(ids, dtype=torch.bool)), self._strings()[where]
+        _, places = self._noise.place(first, num)
+        ids = self._texts[places]
+        return Example(ids, torch.ones_like(ids, dtype=torch.bool)), self._noise.draw()[places]
 
     def measures(self) -> dict[str, float]:
         """Nothing that is worth a record."""
@@ -79,18 +73,8 @@ class GeneratedPairs:
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs."""
-        return {_TEXTS: self._texts.clone(), _NUMBER: torch.tensor(self._number)}
+        return {_TEXTS: self._texts.clone(), _NUMBER: torch.tensor(self._noise.number)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up what `state` gave."""
-        self._texts, self._number = tensors[_TEXTS].clone(), int(tensors[_NUMBER])
-
-    @property
-    def _span(self) -> int:
-        """Texts of the run that are served by one set of pairs."""
-        return self.settings.size * self.settings.reuse
-
-    def _strings(self) -> Int64[Tensor, "n L"]:
-        """Drawn again whenever they are needed: they are a function of their numbers."""
-        n = self.settings.size
-        return self._process.prior(self._texts.shape, Streams.spawn(self._noise_seed, n, self._number * n))
+        self._texts, self._noise.number = tensors[_TEXTS].clone(), int(tensors[_NUMBER])

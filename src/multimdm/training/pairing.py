@@ -14,10 +14,10 @@ from torch import Tensor
 
 from multimdm.data.prepared import Example
 from multimdm.objectives.matching import MatchingSettings, assign, match_blocks, matching_cost
-from multimdm.process import MultiMask, Streams
+from multimdm.process import MultiMask
 from multimdm.process.anchored import shown_with_end
-from multimdm.process.checks import require
 from multimdm.training.engine import Engine
+from multimdm.training.noise_strings import NoiseStrings
 from multimdm.training.seeds import derive
 from multimdm.training.sources import Source
 
@@ -33,18 +33,17 @@ class Pairing:
         self, settings: MatchingSettings, engine: Engine, process: MultiMask, source: Source, seed: int
     ) -> None:
         self.settings, self._engine, self._process, self._source = settings, engine, process, source
-        self._seed, L = derive(seed, "matching noise"), source.length
+        L = source.length
+        self._noise = NoiseStrings(process, settings.size, L, settings.reuse, derive(seed, "matching noise"))
         width = L if settings.blocks is None else settings.blocks
         self._places = [slice(first, min(first + width, L)) for first in range(0, L, width)]
-        self._number = -1
-        """Of the noise strings that are in use, counted by sets of strings."""
         self._origin = torch.zeros((settings.reuse, settings.size, len(self._places)), dtype=torch.int32)
         self.gain = 0.0
         """By how much the matched noise makes the texts more probable than any other, in nats per text."""
 
     def due(self, first: int) -> bool:
         """Whether the text with this number needs noise that is not matched yet."""
-        return first // self._span != self._number
+        return not self._noise.serves(first)
 
     @torch.no_grad()
     def refresh(self, first: int) -> None:
@@ -52,11 +51,11 @@ class Pairing:
 
         The network is run as it is: the caller puts the averaged weights in.
         """
-        self._number = first // self._span
-        strings, gains = self._strings().to(self._engine.device), []
+        self._noise.turn_to(first)
+        strings, gains = self._noise.draw().to(self._engine.device), []
         features = self._features(strings)
         for turn in range(self.settings.reuse):
-            example = self._source.train(self._number * self._span + turn * self.settings.size, self.settings.size)
+            example = self._source.train(self._noise.first + turn * self.settings.size, self.settings.size)
             costs = self._costs(features, *example.on(self._engine.device))
             whole = assign(costs.sum(0), self.settings.solver)
             origin = whole[:, None]
@@ -77,36 +76,22 @@ class Pairing:
 
     def noise(self, first: int, num: int) -> Int64[Tensor, "num L"]:
         """x_1 of the texts number first .. first + num - 1, which belong to one set."""
-        turn, place = divmod(first - self._number * self._span, self.settings.size)
-        require(
-            0 <= turn < self.settings.reuse and place + num <= self.settings.size,
-            f"texts {first} to {first + num - 1} are not those that were matched",
-        )
-        origin, strings = self._origin[turn, place : place + num].long(), self._strings()
+        turn, places = self._noise.place(first, num)
+        origin, strings = self._origin[turn, places].long(), self._noise.draw()
         return torch.cat([strings[origin[:, b], where] for b, where in enumerate(self._places)], dim=1)
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs."""
         return {
             _ORIGIN: self._origin.clone(),
-            _NUMBER: torch.tensor(self._number),
+            _NUMBER: torch.tensor(self._noise.number),
             _GAIN: torch.tensor(self.gain, dtype=torch.float64),
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up what `state` gave."""
         self._origin.copy_(tensors[_ORIGIN])
-        self._number, self.gain = int(tensors[_NUMBER]), float(tensors[_GAIN])
-
-    @property
-    def _span(self) -> int:
-        """Texts that are served by one set of strings."""
-        return self.settings.size * self.settings.reuse
-
-    def _strings(self) -> Int64[Tensor, "n L"]:
-        """Drawn again whenever they are needed: they are a function of their numbers."""
-        n = self.settings.size
-        return self._process.prior((n, self._source.length), Streams.spawn(self._seed, n, self._number * n))
+        self._noise.number, self.gain = int(tensors[_NUMBER]), float(tensors[_GAIN])
 
     def _features(self, strings: Tensor) -> list[tuple[slice, Tensor]]:
         """What the head sees at t = 1, for this rank's share of the strings.
