@@ -54,7 +54,7 @@ def main() -> None:
         raise SystemExit(f"{options.checkpoint} is no model of multimdm couple: {process!r}")
     length = model.network.config.max_length
     texts = real_text(options.data, model, length).take(TEXTS).ids
-    fresh = log_probs_given_noise(model, texts, process.prior((FRESH, length), Streams.spawn(1, FRESH)))
+    fresh = log_probs_given_noise(model, texts, None, process.prior((FRESH, length), Streams.spawn(1, FRESH)))
     rows = [(n, *information(model, process, texts, fresh, n)) for n in SIZES]
     print("| pairs matched together | information, at least | standard error | log n |\n|---|---|---|---|")
     for n, nats, error in rows:
@@ -70,7 +70,7 @@ def information(model: Model, process: MultiMask, texts: Tensor, fresh: Tensor, 
     own = []
     for start in range(0, len(texts), n):
         strings = process.prior((n, texts.shape[1]), Streams.spawn(2, n, start))
-        table = log_probs_given_noise(model, texts[start : start + n], strings)
+        table = log_probs_given_noise(model, texts[start : start + n], None, strings)
         own.append(table[torch.arange(n), assign(-table)])
     scores = torch.cat([torch.cat(own)[:, None], fresh], dim=1)
     half = len(scores) // 2

@@ -74,6 +74,35 @@ def test_nelbo_alone_samples_nothing(checkpoint, calls, capsys):
     assert "NELBO" in capsys.readouterr().out
 
 
+def test_recall_at_temperature_one_and_at_that_of_aligned_samples_of_one_step(checkpoint, tmp_path, calls, capsys):
+    command = ["evaluate", checkpoint, *FEW, "--recall", "--strings", "16", "--align-entropy", "corpus", "--report"]
+    command += ["--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert "recall" in err
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    at_one, aligned = results["recalls"]
+    assert (at_one["temperature"], at_one["sequences"], at_one["strings"]) == (1.0, 8, 16)
+    assert aligned["temperature"] == results["aligned"][0]["measurement"]["temperature"]
+    assert at_one["nats"]["low"] < at_one["nats"]["value"] < at_one["nats"]["high"]
+    said = f"{at_one['nats']['value']:.3f} [{at_one['nats']['low']:.3f}, {at_one['nats']['high']:.3f}] nats per token"
+    assert f"recall in one step {said} at temperature 1 (8 texts, 16 noise strings)" in " ".join(out.split())
+    assert said in (tmp_path / "out" / "report.html").read_text()
+
+    calls.clear()
+    assert main(["evaluate", checkpoint, "--recall", "--strings", "16", "--sequences", "8", "--json", "--steps"]) == 0
+    assert calls == [], "recall alone samples nothing"
+    assert json.loads(capsys.readouterr().out)["recalls"] == [at_one]
+
+
+def test_recall_is_for_models_that_can_write_in_one_step(tmp_path, capsys):
+    causal_tales_model().save(tmp_path / "ar")
+    assert main(["evaluate", str(tmp_path / "ar"), "--recall", "--num", "2"]) == 2
+    assert "--recall is for models of a discrete process, which can write in one step; ar is none: autoregressive" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+
+
 def test_an_autoregressive_model_has_one_number_of_steps(tmp_path, capsys):
     causal_tales_model().save(tmp_path / "ar")
     assert main(["evaluate", str(tmp_path / "ar"), "--steps", "1", "2", "--num", "2", "--json"]) == 0
@@ -147,6 +176,7 @@ def test_without_a_judge(checkpoint, capsys):
         (["--temperature", "1", "--temperatures", "1"], "exclude each other"),
         (["--align-entropy", "much"], "--align-entropy must be a number of nats, corpus, or none; got 'much'"),
         (["--nelbo", "--sequences", "0"], "--sequences must be at least 1; got 0"),
+        (["--recall", "--strings", "0"], "--strings must be at least 1; got 0"),
         (["--report"], "--report needs --out"),
         (["--length", "49"], "length must be at most 48"),
         (["--judge", "./nowhere"], "judge './nowhere' cannot be found"),
@@ -169,6 +199,7 @@ def test_models_that_do_not_fit_are_refused(tmp_path, calls, capsys):
         (["--judge", "tales"], "tales can be used only with a model of Tales"),
         (["--judge", "none", "--align-entropy", "corpus"], "--data is needed for --align-entropy corpus"),
         (["--judge", "none", "--nelbo"], "--data is needed for --nelbo"),
+        (["--judge", "none", "--recall"], "--data is needed for --recall"),
     ]:
         assert main(["evaluate", str(tmp_path / "words"), *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -12,6 +12,7 @@ from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.over_seeds import mean_over_seeds, over_seeds
 from multimdm.evaluation.plan import Evaluation
+from multimdm.evaluation.recall import Recall
 
 VALUES = (7.0, 9.0, 14.0)
 
@@ -50,6 +51,7 @@ def evaluation(value: float, reached: bool = True) -> Evaluation:
         real=None,
         nelbo=Nelbo(value, 1.0, 0.1, 10, 100),
         nats_per_token=None,
+        recalls=(Recall(value / 10, Estimate(value), 4, 8),),
         measurements=(m,),
         aligned=(Aligned(3.0, reached, (), m),),
         trajectories=(),
@@ -91,6 +93,13 @@ def test_the_nelbo_has_the_error_over_seeds():
     assert found is not None
     assert found.total == pytest.approx(11.0)
     assert found.standard_error == pytest.approx(stats.sem(VALUES))
+
+
+def test_recall_is_a_mean_over_seeds():
+    (found,) = over_seeds([evaluation(value) for value in VALUES]).recalls
+    assert (found.nats.value, found.nats.low, found.nats.high) == pytest.approx(mean_over_seeds(VALUES))
+    assert found.temperature == pytest.approx(1.0)
+    assert (found.sequences, found.strings) == (4, 8)
 
 
 def test_an_entropy_is_reached_if_every_seed_reached_it():

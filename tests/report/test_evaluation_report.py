@@ -14,6 +14,7 @@ from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.real_text import RealFigures
+from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, value_text
@@ -87,6 +88,7 @@ def evaluation(label: str = "one", factor: float = 1.0, reached: bool = True) ->
         real=RealFigures("tales", 100, estimate(3.2), estimate(4.5), "tales", 10, estimate(2.8)),
         nelbo=Nelbo(1.5, 0.2, 0.01, 10, 480),
         nats_per_token=1.0359,
+        recalls=(Recall(1.0, estimate(2.5), 4, 2048), Recall(0.75, estimate(2.7), 4, 2048)),
         measurements=tuple(points),
         aligned=tuple(Aligned(3.1, reached, (trial,), measurement(K, 0.9, factor * 90 / K, 3.1)) for K in (2, 4)),
         trajectories=(Trajectory(2, (1.0, 0.0), (("1", "0"), ("<i>", "cat")), ((1, 2), (0, 0)), True),),
@@ -121,6 +123,7 @@ def test_the_page_shows_everything():
         "&lt;i&gt;",
         "1.7000 ± 0.0100",
         "1.0359 nats per token",
+        f"{full_text(estimate(2.7))} nats per token at temperature 0.75 (4 texts, 2,048 noise strings)",
         "†",
         "prefers-color-scheme: dark",
     ):

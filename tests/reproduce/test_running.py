@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from multimdm.cli.main import main
+from multimdm.evaluation.bootstrap import Estimate
+from multimdm.report.formats import full_text
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
 from multimdm.reproduce.workers import _locked
 from multimdm.training import loop
@@ -49,6 +51,8 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     assert f"- MDLM, K = 2: {last['texts'][0]}\n" in text
     assert f", {100 * last['valid_sentences']['value']:.1f}% |\n" in text
     assert f"| MDLM | {figures['nelbo']['total']:.3f} ± " in text
+    at_one, aligned = figures["recalls"]
+    assert f"| MDLM | {full_text(Estimate(**at_one['nats']))} | {full_text(Estimate(**aligned['nats']))}, τ = " in text
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "brackets Student&#x27;s 95% intervals over 2 training seeds" in page
     seeds = json.loads((out / "seeds.json").read_text(encoding="utf-8"))

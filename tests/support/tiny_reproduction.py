@@ -30,6 +30,7 @@ SCALE: dict[str, Any] = {
     "steps": [1, 2],
     "temperatures": [1.0, 0.7],
     "samples": 4,
+    "recall_strings": 40,
     "runs": {
         "start": {
             "command": "pretrain",

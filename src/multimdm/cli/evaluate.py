@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Measure a checkpoint: GenPPL, entropy and variety of samples at several numbers of steps, and the NELBO.
+    """Measure a checkpoint: GenPPL, entropy and variety of samples at several numbers of steps, NELBO and recall.
 
     Example: multimdm evaluate runs/tales-mdlm/model --steps 4 8 16 --align-entropy corpus --nelbo --out runs/figures
 
@@ -32,7 +32,7 @@ class Options:
     data: str | None = None
     """Held-out text: tales, or a directory that multimdm prepare wrote. Default: tales for a model of Tales."""
     steps: tuple[int, ...] = (4, 8, 16)
-    """Numbers of network calls K. Without a number, nothing is sampled (for --nelbo alone)."""
+    """Numbers of network calls K. Without a number, nothing is sampled (for --nelbo and --recall alone)."""
     judge: str | None = None
     """Who scores the samples: tales, a causal language model (directory, Hub name, .gguf file), an autoregressive
     checkpoint of ours, or none. Default: tales for a model of Tales."""
@@ -44,10 +44,14 @@ class Options:
     """Also measure at the temperature that gives samples this entropy: nats, or corpus for that of held-out text."""
     nelbo: bool = False
     """Also estimate the NELBO on held-out text."""
+    recall: bool = False
+    """Also estimate how probable held-out text is when it is written in one step: what the model has forgotten."""
     sequences: int = 512
-    """Held-out sequences for the NELBO."""
+    """Held-out sequences for the NELBO and for recall."""
     draws: int = 1
-    """Noised versions of each."""
+    """Noised versions of each, for the NELBO."""
+    strings: int = 2048
+    """Noise strings that recall is the mean over."""
     drawing: Drawing = field(default_factory=Drawing)
     device: Device = "auto"
     out: Path | None = None
@@ -69,11 +73,11 @@ class Options:
         if self.temperature is not None and self.temperatures is not None:
             raise ValueError("--temperature and --temperatures exclude each other")
         check_grid(self.drawing, self.steps, self.all_temperatures)
-        if not self.steps and (not self.nelbo or self.align_entropy is not None):
-            raise ValueError("--steps must have a number, unless --nelbo alone is wanted")
+        if not self.steps and (not (self.nelbo or self.recall) or self.align_entropy is not None):
+            raise ValueError("--steps must have a number, unless --nelbo or --recall alone is wanted")
         if not self.all_temperatures:
             raise ValueError("--temperatures must have a number")
-        for name, value in (("sequences", self.sequences), ("draws", self.draws)):
+        for name, value in (("sequences", self.sequences), ("draws", self.draws), ("strings", self.strings)):
             if value < 1:
                 raise ValueError(f"--{name} must be at least 1; got {value}")
         parse_entropy(self.align_entropy)
@@ -106,6 +110,7 @@ def main(arguments: Sequence[str]) -> None:
 def _open(options: Options) -> tuple["Subject", "Plan"]:
     """Everything that can fail, before any sampling."""
     from multimdm.evaluation.plan import Plan
+    from multimdm.evaluation.recall import has_recall
     from multimdm.evaluation.store import Store
 
     align = parse_entropy(options.align_entropy)
@@ -113,9 +118,15 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
     judge = options.judge if options.steps else WITHOUT
     subject = Opener(judge, options.drawing, store, options.device).open(options.checkpoint, None, options.steps)
     steps = options.steps if subject.model.process is not None else (subject.length,) * bool(options.steps)
+    wanting = [*(["--align-entropy corpus"] if align == "corpus" else []), *(["--recall"] if options.recall else [])]
+    if options.recall and not has_recall(subject.model):
+        raise ValueError(
+            f"--recall is for models of a discrete process, which can write in one step; {subject.label} "
+            f"is none: {subject.description}"
+        )
     text = None
-    if options.steps:
-        text = open_text(options.data, subject, subject.length, "--align-entropy corpus" if align == "corpus" else None)
+    if options.steps or options.recall:
+        text = open_text(options.data, subject, subject.length, " and ".join(wanting) or None)
     plan = Plan(
         steps=steps,
         temperatures=options.all_temperatures,
@@ -124,6 +135,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
         nelbo_text=open_text(options.data, subject, None, "--nelbo") if options.nelbo else None,
         sequences=options.sequences,
         draws=options.draws,
+        recall_strings=options.strings if options.recall else 0,
         trajectories=options.report,
     )
     return subject, plan

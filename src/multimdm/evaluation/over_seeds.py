@@ -13,6 +13,7 @@ from multimdm.evaluation.bootstrap import LEVEL, Bootstrap, Estimate, perplexity
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
+from multimdm.evaluation.recall import Recall
 from multimdm.process.checks import require
 
 
@@ -27,6 +28,7 @@ def over_seeds(evaluations: Sequence[Evaluation]) -> Evaluation:
     return replace(
         first,
         nelbo=_nelbo([e.nelbo for e in evaluations if e.nelbo is not None]),
+        recalls=tuple(map(_recall, zip(*(e.recalls for e in evaluations), strict=True))),
         measurements=tuple(map(_measurement, zip(*(e.measurements for e in evaluations), strict=True))),
         aligned=tuple(map(_aligned, zip(*(e.aligned for e in evaluations), strict=True))),
         seeds=len(evaluations),
@@ -92,6 +94,11 @@ def _aligned(found: Sequence[Aligned]) -> Aligned:
     first = found[0]
     measurement = _measurement([one.measurement for one in found])
     return replace(first, reached=all(one.reached for one in found), trials=(), measurement=measurement)
+
+
+def _recall(found: Sequence[Recall]) -> Recall:
+    temperature = statistics.fmean(one.temperature for one in found)
+    return replace(found[0], temperature=temperature, nats=_mean([one.nats for one in found]))
 
 
 def _nelbo(found: Sequence[Nelbo]) -> Nelbo | None:

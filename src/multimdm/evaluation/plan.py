@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from multimdm.evaluation.alignment import Aligned
@@ -9,6 +10,7 @@ from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealFigures, RealText
+from multimdm.evaluation.recall import Recall, has_recall
 from multimdm.evaluation.subject import Subject
 from multimdm.evaluation.trajectory import Trajectory, trajectory
 
@@ -29,7 +31,10 @@ class Plan:
     nelbo_text: RealText | None = None
     """Real text of which the NELBO is wanted."""
     sequences: int = 512
+    """Of the NELBO, and of recall."""
     draws: int = 1
+    recall_strings: int = 0
+    """Noise strings of the recall of `text` in one step; 0 if it is not wanted. Some models have none."""
     trajectories: bool = False
 
 
@@ -57,6 +62,8 @@ class Evaluation:
     nelbo: Nelbo | None
     nats_per_token: float | None
     """The exact entropy of the source, beside the NELBO."""
+    recalls: tuple[Recall, ...]
+    """In one step: at temperature 1, and at that of the aligned samples of one step if there are any."""
     measurements: tuple[Measurement, ...]
     aligned: tuple[Aligned, ...]
     trajectories: tuple[Trajectory, ...]
@@ -89,6 +96,8 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
     if (held_out := plan.nelbo_text) is not None:
         amount = plan.sequences * plan.draws
         add("NELBO", amount, lambda progress: subject.nelbo(held_out, plan.sequences, plan.draws, progress))
+    if recalls := _recalls(subject, plan):
+        add("recall", plan.recall_strings, recalls[0])
     for K in plan.steps:
         calls = subject.calls(K)
         for tau in plan.temperatures:
@@ -98,6 +107,8 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
             add(f"K = {K}, aligned", amount, lambda p, K=K: subject.aligned(K, target(subject, plan), p))
         if plan.trajectories:
             add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, K))
+    for recall in recalls[1:]:
+        add("recall, aligned", plan.recall_strings, recall)
     return found
 
 
@@ -124,10 +135,26 @@ def collect(subject: Subject, plan: Plan) -> Evaluation:
         real=subject.real(plan.text) if plan.text is not None else None,
         nelbo=subject.nelbo(held_out, plan.sequences, plan.draws) if held_out is not None else None,
         nats_per_token=held_out.nats_per_token if held_out is not None else None,
+        recalls=tuple(recall(ignore) for recall in _recalls(subject, plan)),
         measurements=tuple(subject.measured(K, tau) for K in plan.steps for tau in plan.temperatures),
         aligned=() if plan.align is None else tuple(subject.aligned(K, target(subject, plan)) for K in plan.steps),
         trajectories=tuple(picture for picture in pictures if picture.times),
     )
+
+
+def _recalls(subject: Subject, plan: Plan) -> list[Callable[[Progress], Recall]]:
+    """What finds them, as far as they are wanted and the model has any."""
+    text, strings = plan.text, plan.recall_strings
+    if text is None or strings == 0 or not has_recall(subject.model):
+        return []
+
+    def at(temperature: float, progress: Progress) -> Recall:
+        return subject.recall(text, plan.sequences, strings, temperature, progress)
+
+    def aligned(progress: Progress) -> Recall:
+        return at(subject.aligned(1, target(subject, plan)).measurement.temperature, progress)
+
+    return [partial(at, 1.0), *([aligned] if plan.align is not None and 1 in plan.steps else [])]
 
 
 def target(subject: Subject, plan: Plan) -> float:

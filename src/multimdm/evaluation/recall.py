@@ -1,4 +1,4 @@
-"""How probable held-out text is under a model that writes in one step: low where a model has forgotten what there is.
+"""How probable held-out text is under a model that writes in one step: improbable where a model has forgotten it.
 
 One step draws x_1 from the prior and then every token by itself, so that
 
@@ -10,63 +10,105 @@ punishes it.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.process.anchored import shown_with_end
-from multimdm.process.checks import require
+from multimdm.process.checks import check_integer, require
 
 _STRINGS = 32
-"""Noise strings that the network runs on at once."""
+"""Noise strings that the network runs on at once: a constant, so that their streams are the same for all models."""
+_LOGITS = 2**23
+"""That are held at once in float64."""
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Recall:
+    """-log p(x_0) in nats per token of text."""
+
+    temperature: float
+    nats: Estimate
+    """With an interval over texts."""
+    sequences: int
+    strings: int
+    """S: figures of the same S can be compared."""
+
+
+def has_recall(model: Model) -> bool:
+    """Whether the probability can be computed: the process must be discrete."""
+    return isinstance(model.process, Process)
+
+
+def one_step_recall(
+    model: Model,
+    text: RealText,
+    sequences: int = 512,
+    strings: int = 2048,
+    temperature: float | int = 1.0,
+    seed: int = 0,
+    progress: Progress = ignore,
+) -> Recall:
+    """Of held-out text. What stands in the place of padding may be anything."""
+    check_integer("sequences", sequences, 1)
+    example = text.take(sequences)
+    log_probs = one_step_log_probs(model, example.ids, example.valid, strings, temperature, seed, progress)
+    nats = Bootstrap(len(example.ids)).ratio(-log_probs, example.valid.sum(1))
+    return Recall(float(temperature), nats, len(example.ids), strings)
+
+
 def one_step_log_probs(
     model: Model,
     texts: Int64[Tensor, "n L"],
+    valid: Bool[Tensor, "n L"] | None,
     strings: int,
-    seed: int = 0,
     temperature: float | int = 1.0,
+    seed: int = 0,
     progress: Progress = ignore,
 ) -> Float64[Tensor, " n"]:
     """log of the mean over `strings` draws of x_1 of p(text | x_1), in nats per text."""
     process = model.process
     if not isinstance(process, Process):
         raise ValueError(f"recall in one step is for models of a discrete process; this one has {process!r}")
-    require(temperature > 0, f"temperature must be positive: at 0 texts have no probability; got {temperature}")
+    check_integer("strings", strings, 1)
     total = torch.full((len(texts),), -math.inf, dtype=torch.float64)
     for start in range(0, strings, _STRINGS):
         num = min(_STRINGS, strings - start)
         noise = process.prior((num, texts.shape[1]), Streams.spawn(seed, num, start))
-        total = torch.logaddexp(total, log_probs_given_noise(model, texts, noise, temperature).logsumexp(1))
+        found = log_probs_given_noise(model, texts, valid, noise, temperature)
+        total = torch.logaddexp(total, found.logsumexp(1))
         progress(num)
     return total - math.log(strings)
 
 
 @torch.no_grad()
 def log_probs_given_noise(
-    model: Model, texts: Int64[Tensor, "n L"], noise: Int64[Tensor, "S L"], temperature: float | int = 1.0
+    model: Model,
+    texts: Int64[Tensor, "n L"],
+    valid: Bool[Tensor, "n L"] | None,
+    noise: Int64[Tensor, "S L"],
+    temperature: float | int = 1.0,
 ) -> Float64[Tensor, "n S"]:
-    """sum_l log f_1(x_0^l | x_1) of every text under every noise string."""
-    device, process = next(model.network.parameters()).device, model.process
-    columns, index = [], texts.T.to(device)
-    for strings in noise.to(device).split(_STRINGS):
+    """sum_l log f_1(x_0^l | x_1) of every text under every noise string, over the valid positions."""
+    require(temperature > 0, f"temperature must be positive: at 0 texts have no probability; got {temperature}")
+    network, process = model.network, model.process
+    device, L, columns = next(network.parameters()).device, texts.shape[1], []
+    ids = texts.T.to(device)
+    counted = torch.ones_like(ids, dtype=torch.bool) if valid is None else valid.T.to(device)
+    together = max(1, min(_STRINGS, _LOGITS // (L * network.config.vocab_size)))
+    for strings in noise.to(device).split(together):
         shown = shown_with_end(process, strings, strings) if isinstance(process, MultiMask) else strings
-        logits = model.network(shown, torch.ones(len(strings), dtype=torch.float64, device=device))
+        logits = network(shown, torch.ones(len(strings), dtype=torch.float64, device=device))
         log_probs = (logits.double() / temperature).log_softmax(-1)  # [strings, L, V]
         column = torch.zeros((len(strings), len(texts)), dtype=torch.float64, device=device)
-        for place, row in enumerate(index):
-            column += log_probs[:, place, row]
+        for place in range(L):
+            column += log_probs[:, place, ids[place]].where(counted[place], 0.0)
         columns.append(column.T.cpu())
     return torch.cat(columns, dim=1)
-
-
-def one_step_recall(log_probs: Float64[Tensor, " n"], length: int) -> Estimate:
-    """-log p in nats per token, with an interval over texts."""
-    return Bootstrap(len(log_probs)).mean(-log_probs / length)

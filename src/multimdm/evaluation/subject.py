@@ -13,6 +13,7 @@ from multimdm.evaluation.measurement import Measurement, measure
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
+from multimdm.evaluation.recall import Recall, one_step_recall
 from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
@@ -118,6 +119,18 @@ class Subject:
             Nelbo,
             {**depends_on, "draws": draws, "seed": seed},
             lambda: evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress),
+        )
+
+    def recall(
+        self, text: RealText, sequences: int, strings: int, temperature: float | int, progress: Progress = ignore
+    ) -> Recall:
+        """Of real text, when it is written in one step."""
+        seed, tau = self.drawing.seed, float(temperature)
+        depends_on = {"checkpoint": self.fingerprint, "text": text.fingerprint, "sequences": sequences}
+        return self.store.remembered(
+            Recall,
+            {**depends_on, "strings": strings, "temperature": tau, "seed": seed},
+            lambda: one_step_recall(self.model, text, sequences, strings, tau, seed, progress),
         )
 
     def remembered_picture(self, kind: type[Result], steps: int, compute: Callable[[], Result]) -> Result:

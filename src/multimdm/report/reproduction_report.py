@@ -13,7 +13,7 @@ from multimdm.report.markdown import markdown_table
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.tables import aligned_tables, markdown
-from multimdm.report.variety import nelbo_text, samples_text, variety_text
+from multimdm.report.variety import nelbo_text, recall_table, samples_text, variety_text
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ def tables_text(result: Reproduction) -> str:
     beside = (
         variety_text(result.evaluations, result.steps),
         nelbo_text(result.evaluations),
+        recall_table(result.evaluations),
         samples_text(result.evaluations, result.steps),
     )
     parts += [f"\n{text.rstrip()}" for text in beside if text]

@@ -20,6 +20,7 @@ from multimdm.report.formats import (
     interval_text,
     perplexity_text,
     ratio_text,
+    recall_text,
     share_text,
     value_text,
 )
@@ -29,7 +30,7 @@ _WIDTH = 132
 
 
 def print_evaluation(evaluation: Evaluation) -> None:
-    """Samples, aligned samples, real text and NELBO."""
+    """Samples, aligned samples, real text, NELBO and recall."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)
@@ -55,6 +56,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
         console.print(escape(text))
+    for recall in evaluation.recalls:
+        console.print(escape(f"recall in one step {recall_text(recall)}"))
 
 
 def _measurements(evaluation: Evaluation) -> Table:

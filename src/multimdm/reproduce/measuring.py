@@ -62,6 +62,7 @@ class Measuring:
             "temperatures": list(settings.temperatures),
             "samples": settings.samples,
             "judges": list(settings.judges),
+            "recall_strings": settings.recall_strings,
         }
 
     def run(self, places: Places, watch: Callable[[float, str], None]) -> None:
@@ -82,8 +83,16 @@ class Measuring:
         drawing = Drawing(num=settings.samples, seed=self.seed)
         opened, found = Subject.open(path, label, drawing, Store(places.points)), []
         text = real_text(settings.data or places.data, opened.model, opened.length)
+        plan = Plan(
+            steps=self.steps,
+            temperatures=settings.temperatures,
+            align="corpus",
+            text=text,
+            nelbo_text=text,
+            recall_strings=settings.recall_strings,
+        )
         for name in settings.judges:
             judge = str(places.model(name, _JUDGE_SEED)) if name in self.scale.runs else name
             subject = replace(opened, judge=judges.make(judge, opened.model, opened.length))
-            found.append((subject, Plan(self.steps, settings.temperatures, "corpus", text, nelbo_text=text)))
+            found.append((subject, plan))
         return found

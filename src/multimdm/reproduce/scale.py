@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic.dataclasses import dataclass
 
 from multimdm.training.recipes import find_file, parse_recipe, read_yaml
-from multimdm.training.settings import STRICT, Positive, PositiveFloat
+from multimdm.training.settings import STRICT, NonNegative, Positive, PositiveFloat
 
 Command = Literal["pretrain", "adapt", "distill", "couple"]
 
@@ -42,6 +42,8 @@ class ScaleSettings:
     """The points of the perplexity-entropy curves; 1 is among them."""
     samples: Positive = 128
     """Per measurement, as in the paper."""
+    recall_strings: NonNegative = 2048
+    """Noise strings of the recall of held-out text in one step; 0 leaves it out."""
     absent: dict[str, str] = field(default_factory=dict)
     """Models that specifications name and that are left out at this scale -> why."""
 
