@@ -104,6 +104,17 @@ def test_stopped_it_goes_on(finished, tmp_path, monkeypatch):
     assert [one["aligned"] for one in ours] == [one["aligned"] for one in theirs[::2]]
 
 
+def test_longer_runs_are_others_and_kept_beside(tmp_path, capsys):
+    assert main(command(tmp_path, "--longer", "3", labels=("MDLM",))) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"tiny-x3"}
+    text = (tmp_path / "out" / "tiny-x3" / "results" / "masks" / "tables.md").read_text(encoding="utf-8")
+    assert "scale tiny with 3 times its steps" in text
+    assert "| MDLM | pretrain 9 × 2, adapt 6 × 2 | 30 | – |" in text
+    capsys.readouterr()
+    assert main(command(tmp_path, "--list", labels=("MDLM",))) == 0
+    assert "done" not in capsys.readouterr().out
+
+
 def test_a_run_with_other_settings_is_not_taken_for_ours(finished, tmp_path):
     changed = json.loads(json.dumps(SCALE))
     for run in ("start", "straight"):
@@ -199,7 +210,8 @@ def test_bad_options_are_named(tmp_path, capsys):
     )
     assert main(["reproduce", "ablation", "--scale", "tale"]) == 2
     assert "there is no scale file 'tale'; did you mean 'tales'?" in capsys.readouterr().err
-    assert main(["reproduce", "ablation", "--seeds", "0"]) == 2
-    assert "--seeds must be at least 1; got 0" in capsys.readouterr().err
+    for name in ("--seeds", "--longer"):
+        assert main(["reproduce", "ablation", name, "0"]) == 2
+        assert f"{name} must be at least 1; got 0" in capsys.readouterr().err
     assert main(["reproduce", "ablation", "--text", str(tmp_path / "no.txt")]) == 2
     assert "--text must name files" in capsys.readouterr().err

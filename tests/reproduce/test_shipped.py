@@ -13,9 +13,9 @@ SPECS, SCALES = sorted(shipped("paper")), sorted(shipped("paper/scales"))
 ELSEWHERE = {
     *product(("ablation", "ablation-distilled", "assignments", "rho"), ("captions", "paper-lm1b")),
     *product(("coupling-ablation", "coupling-rounds"), ("captions", "paper", "paper-lm1b")),
-    *product(("distill-gumbel", "distill-sdtt", "coupling"), ("paper-lm1b",)),
+    *product(("distill-gumbel", "distill-sdtt"), ("paper-lm1b",)),
+    *product(("coupling", "coupling-core"), ("paper", "paper-lm1b")),
     *product(("llada",), ("captions", "paper-lm1b", "tales")),
-    ("coupling", "paper"),
 }
 """Specification and scale that do not go together."""
 

@@ -26,6 +26,8 @@ class Options:
     (paper-lm1b: corpus B), on a cluster. Or a file."""
     seeds: int = 1
     """Training seeds: 0, 1, ..."""
+    longer: int = 1
+    """Train everything so many times as long as the scale says; it is kept beside the rest, as tales-x3 for 3."""
     text: tuple[Path, ...] = ()
     """Files of your own with one text per line, for a scale that trains on them."""
     benchmarks: str | None = None
@@ -50,6 +52,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     if options.seeds < 1:
         raise ValueError(f"--seeds must be at least 1; got {options.seeds}")
+    if options.longer < 1:
+        raise ValueError(f"--longer must be at least 1; got {options.longer}")
     for path in options.text:
         if not path.is_file():
             raise ValueError(f"--text must name files; there is no {path}")
@@ -66,6 +70,7 @@ def main(arguments: Sequence[str]) -> None:
         tuple(path.resolve() for path in options.text),
         options.benchmarks,
         options.run_code,
+        options.longer,
     )
     work, places = open_work(request)
     if options.list:

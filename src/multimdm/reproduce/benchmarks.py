@@ -60,7 +60,7 @@ class Benchmarks(AtScale):
         for seed in range(self.seeds):
             scores = self._scores(seed, None)
             write_json(out / f"seed-{seed}.json", as_data(scores))
-            texts += [f"## {self.spec.title}, seed {seed}", "", f"{self.spec.shows}; scale {self.scale.name}", ""]
+            texts += [f"## {self.spec.title}, seed {seed}", "", f"{self.spec.shows}; scale {self.scale.title}", ""]
             texts += [markdown(scores), ""]
         published = self.spec.published.get(self.scale.name, {})
         for task, rows in published.items():

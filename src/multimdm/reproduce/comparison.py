@@ -95,7 +95,7 @@ class Comparison(AtScale):
         return Reproduction(
             title=self.spec.title,
             shows=self.spec.shows,
-            scale=self.scale.name,
+            scale=self.scale.title,
             about=self.scale.settings.about,
             equal=_RULES[self.spec.equal],
             seeds=self.seeds,

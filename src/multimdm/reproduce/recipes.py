@@ -1,5 +1,6 @@
 """The recipe of a model at a scale: that of its file, with what the scale sets, its seed and its start."""
 
+from dataclasses import replace
 from typing import Any
 
 from multimdm.reproduce.places import Places
@@ -21,7 +22,9 @@ def recipe_of(run: Run, scale: Scale, seed: int, places: Places) -> TrainingReci
     for key, value in run.set.items():
         _set(data, key, value)
     _set(data, "train.seed", seed)
-    return parse_recipe(data, RECIPES[run.command], f"scale {scale.name}: {run.name} ({run.recipe})")
+    recipe = parse_recipe(data, RECIPES[run.command], f"scale {scale.name}: {run.name} ({run.recipe})")
+    steps, warmup = (scale.longer * number for number in (recipe.train.steps, recipe.train.warmup))
+    return replace(recipe, train=replace(recipe.train, steps=steps, warmup=warmup))
 
 
 def chain_of_recipes(name: str, scale: Scale, seed: int, places: Places) -> list[TrainingRecipe]:

@@ -43,13 +43,14 @@ class Request:
     text: tuple[Path, ...] = ()
     benchmarks: str | None = None
     run_code: bool = False
+    longer: int = 1
 
 
 def open_work(request: Request) -> tuple[Work, Places]:
     """Read and check the specification and the scale."""
     name, spec = read_spec(request.spec)
-    scale = read_scale(request.scale)
-    places = Places(request.out / scale.name)
+    scale = read_scale(request.scale, request.longer)
+    places = Places(request.out / scale.folder)
     work: Work
     if spec.kind == "conditional_entropy":
         work = EntropyStudy(name, places, Study())

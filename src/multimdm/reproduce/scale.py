@@ -81,6 +81,18 @@ class Scale:
     name: str
     settings: ScaleSettings
     runs: Mapping[str, Run]
+    longer: int = 1
+    """Every run has so many times the steps that the file says."""
+
+    @property
+    def folder(self) -> str:
+        """Where its models and results are: those of other lengths are others."""
+        return self.name if self.longer == 1 else f"{self.name}-x{self.longer}"
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return self.name if self.longer == 1 else f"{self.name} with {self.longer} times its steps"
 
     def run(self, name: str, wanted_by: str) -> Run:
         """A model by its name."""
@@ -100,7 +112,7 @@ class Scale:
         return found
 
 
-def read_scale(name: str) -> Scale:
+def read_scale(name: str, longer: int = 1) -> Scale:
     """From a file, or by the name of one that comes with the package."""
     path = find_file(name, "scale", "paper/scales")
     data = read_yaml(path)
@@ -114,7 +126,7 @@ def read_scale(name: str) -> Scale:
         raise ValueError(f"{path}: temperatures must have 1.0 among them; got {list(settings.temperatures)}")
     parsed = {str(key): parse_recipe(entry, Entry, f"{path}: runs.{key}") for key, entry in entries.items()}
     runs = {key: _run(key, parsed, path) for key in parsed}
-    scale = Scale(path.stem, settings, {key: _with_true_start(run, runs) for key, run in runs.items()})
+    scale = Scale(path.stem, settings, {key: _with_true_start(run, runs) for key, run in runs.items()}, longer)
     for key in scale.runs:
         scale.chain(key)
     return scale
