@@ -10,7 +10,7 @@ from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
-from multimdm.evaluation.over_seeds import mean_over_seeds, over_seeds
+from multimdm.evaluation.over_seeds import mean_over_seeds, over_seeds, ratios_over_seeds
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.recall import Recall
 
@@ -100,6 +100,25 @@ def test_recall_is_a_mean_over_seeds():
     assert (found.nats.value, found.nats.low, found.nats.high) == pytest.approx(mean_over_seeds(VALUES))
     assert found.temperature == pytest.approx(1.0)
     assert (found.sequences, found.strings) == (4, 8)
+
+
+def test_ratios_are_of_models_of_the_same_seed():
+    """A model twice as good for every seed is so for certain, however much seeds differ."""
+    theirs = [evaluation(value) for value in VALUES]
+    (found,) = ratios_over_seeds([evaluation(value / 2) for value in VALUES], theirs)
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    ours = [evaluation(value * factor) for value, factor in zip(VALUES, (0.3, 0.5, 0.4), strict=True)]
+    (found,) = ratios_over_seeds(ours, theirs)
+    expected = mean_over_seeds([math.log(factor) for factor in (0.3, 0.5, 0.4)])
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx(tuple(map(math.exp, expected)))
+
+
+def test_there_is_no_ratio_without_a_judge():
+    (one,) = evaluation(7.0).aligned
+    unjudged = replace(evaluation(7.0), aligned=(replace(one, measurement=replace(one.measurement, gen_ppl=None)),))
+    assert ratios_over_seeds([unjudged, evaluation(9.0)], [evaluation(7.0), evaluation(9.0)]) == [None]
 
 
 def test_an_entropy_is_reached_if_every_seed_reached_it():

@@ -1,6 +1,7 @@
 """A specification from beginning to end, with models that learn nothing."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -57,6 +58,12 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     assert "brackets Student&#x27;s 95% intervals over 2 training seeds" in page
     seeds = json.loads((out / "seeds.json").read_text(encoding="utf-8"))
     assert len(seeds) == 4 * 2
+    perplexities = [one["aligned"][0]["measurement"]["gen_ppl"]["value"] for one in seeds[:4]]
+    ratio = math.sqrt(perplexities[2] * perplexities[3] / perplexities[0] / perplexities[1])
+    title = "GenPPL as a multiple of that of MDLM"
+    assert f"### {title}" in text
+    assert f"| MultiMDM | {ratio:.2g} [" in text
+    assert title in page
 
 
 def test_means_are_those_of_the_seeds(finished):

@@ -35,6 +35,19 @@ def over_seeds(evaluations: Sequence[Evaluation]) -> Evaluation:
     )
 
 
+def ratios_over_seeds(ours: Sequence[Evaluation], theirs: Sequence[Evaluation]) -> list[Estimate | None]:
+    """GenPPL of aligned samples as a multiple of another model's, at each K: the geometric mean of ratios.
+
+    Models of one seed have their beginning in common, and what it did to both cancels. None where something is missing.
+    """
+    found = []
+    for one, other in zip(*(zip(*(e.aligned for e in seeds), strict=True) for seeds in (ours, theirs)), strict=True):
+        pairs = [(a.measurement.gen_ppl, b.measurement.gen_ppl) for a, b in zip(one, other, strict=True)]
+        logs = [math.log(a.value / b.value) for a, b in pairs if a is not None and b is not None]
+        found.append(Estimate(*map(math.exp, mean_over_seeds(logs))) if len(logs) == len(pairs) else None)
+    return found
+
+
 def mean_over_seeds(values: Sequence[float]) -> tuple[float, float, float]:
     """With the ends of Student's interval, which takes seeds for independent and their figures for normal."""
     n, mean = len(values), statistics.fmean(values)

@@ -51,6 +51,11 @@ def ratio_text(value: float | int) -> str:
     return f"{value:.2f}"
 
 
+def ratio_digits(value: float | int) -> str:
+    """Two digits, for what may be small or large."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
 def recall_text(recall: Recall) -> str:
     """With all that it depends on."""
     over = f"{recall.sequences:,} texts, {recall.strings:,} noise strings"

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
 from multimdm.report.evaluation_report import evaluation_sections
-from multimdm.report.formats import NOTHING, by_steps, perplexity_text
+from multimdm.report.formats import INTERVAL, NOTHING, UNREACHED, by_steps, full_text, perplexity_text, ratio_digits
 from multimdm.report.markdown import markdown_table
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
@@ -45,12 +46,21 @@ class Reproduction:
     seeds: int
     judge: str
     evaluations: Sequence[Evaluation]
+    ratios: Mapping[str, Sequence[Estimate | None]]
+    """Label -> GenPPL of aligned samples as a multiple of the first model's, at each K; empty for one seed."""
     steps: Sequence[int]
     trained: Sequence[Trained]
     published: Mapping[str, Mapping[str, Sequence[float]]]
     """Table -> label -> what the paper printed at each K."""
     absent: Mapping[str, str]
     """Label of a model that is left out -> why."""
+
+
+_RATIOS = (
+    "Of the entropy-aligned samples, by pairs of models of the same seed: geometric mean, with Student's "
+    f"{INTERVAL} over seeds. Below 1 is better, also where the intervals of single models overlap. "
+    f"{UNREACHED} One of the two is not at the entropy asked for."
+)
 
 
 def quality_figure(result: Reproduction) -> Figure:
@@ -89,6 +99,9 @@ def tables_text(result: Reproduction) -> str:
     parts = [f"## {result.title}", "", f"{result.shows}; scale {result.scale}; {result.equal}", ""]
     parts += markdown_table(["model", "stages", "sequences", "distilled on", "minutes"], _budget_rows(result))
     parts += [f"\n{_absence(label, why)}" for label, why in result.absent.items()]
+    if result.ratios:
+        header = by_steps(result.steps)
+        parts += ["", f"### {_ratios_title(result)}", "", _RATIOS, "", *markdown_table(header, _ratio_rows(result))]
     for comparison in aligned_tables(result.evaluations, result.steps):
         parts += ["", markdown(comparison, result.judge).rstrip()]
         if rows := result.published.get(comparison.name):
@@ -114,6 +127,10 @@ def _sections(result: Reproduction) -> Iterator[Markup]:
     yield table("Budgets", header, _budget_rows(result), "words")
     for label, why in result.absent.items():
         yield paragraph(_absence(label, why))
+    if result.ratios:
+        yield heading(_ratios_title(result))
+        yield paragraph(_RATIOS)
+        yield table("Ratios", by_steps(result.steps), _ratio_rows(result))
     for name, rows in result.published.items():
         yield heading(f"In the paper: {name}")
         yield paragraph("Another corpus, judge, network and budget than any smaller scale has: only orders compare.")
@@ -132,6 +149,20 @@ def _budget_rows(result: Reproduction) -> list[list[str]]:
         ]
         for one in result.trained
     ]
+
+
+def _ratios_title(result: Reproduction) -> str:
+    return f"GenPPL as a multiple of that of {result.evaluations[0].label}"
+
+
+def _ratio_rows(result: Reproduction) -> list[list[str]]:
+    reached = {e.label: [one.reached for one in e.aligned] for e in result.evaluations}
+    first, rows = reached[result.evaluations[0].label], []
+    for label, ratios in result.ratios.items():
+        marks = ["" if ours and theirs else UNREACHED for ours, theirs in zip(reached[label], first, strict=True)]
+        texts = (full_text(one, ratio_digits) + mark for one, mark in zip(ratios, marks, strict=True))
+        rows.append([label, *texts])
+    return rows
 
 
 def _published_rows(rows: Mapping[str, Sequence[float]]) -> list[list[str]]:

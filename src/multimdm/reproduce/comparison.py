@@ -1,12 +1,12 @@
 """A comparison of models, from its specification to tables, figures and a page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from multimdm.data.directories import write_text
 from multimdm.evaluation.judges import Judges
-from multimdm.evaluation.over_seeds import over_seeds
+from multimdm.evaluation.over_seeds import over_seeds, ratios_over_seeds
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.store import write_json
 from multimdm.pipeline.files import read_json
@@ -75,11 +75,11 @@ class Comparison(AtScale):
         }
         texts = []
         for judge in self.scale.settings.judges:
-            evaluations = [over_seeds([one[judge] for one in seeds]) for seeds in collected.values()]
-            result = self._result(judge, evaluations)
+            each = {label: [one[judge] for one in seeds] for label, seeds in collected.items()}
+            result = self._result(judge, each)
             folder = out if judge == self.scale.settings.judges[0] else out / judge
             folder.mkdir(exist_ok=True)
-            _write(folder, result, [e for seeds in collected.values() for e in (one[judge] for one in seeds)])
+            _write(folder, result, [evaluation for seeds in each.values() for evaluation in seeds])
             texts.append(tables_text(result))
         write_text(out / "tables.md", "\n".join(texts))
         return out
@@ -90,8 +90,11 @@ class Comparison(AtScale):
     def _recipes(self, run: str) -> list[TrainingRecipe]:
         return chain_of_recipes(run, self.scale, 0, self.places)
 
-    def _result(self, judge: str, evaluations: Sequence[Evaluation]) -> Reproduction:
+    def _result(self, judge: str, each: Mapping[str, Sequence[Evaluation]]) -> Reproduction:
+        """`each`: label -> all seeds by themselves."""
         names = {run: label for label, run in self.spec.models.items()}
+        evaluations = [over_seeds(seeds) for seeds in each.values()]
+        (_, first), *others = each.items()
         return Reproduction(
             title=self.spec.title,
             shows=self.spec.shows,
@@ -101,6 +104,7 @@ class Comparison(AtScale):
             seeds=self.seeds,
             judge=evaluations[0].judge or judge,
             evaluations=evaluations,
+            ratios={label: ratios_over_seeds(seeds, first) for label, seeds in others} if self.seeds > 1 else {},
             steps=self.steps,
             trained=[self._trained(label, run) for label, run in self.models.items()],
             published=self.spec.published.get(self.scale.name, {}),
