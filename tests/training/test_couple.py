@@ -11,8 +11,9 @@ import torch
 import yaml
 
 from multimdm import load
+from multimdm.models import DiT
 from multimdm.pipeline.files import read_json, read_safetensors
-from multimdm.process import MultiMask, Streams
+from multimdm.process import MultiMask, Streams, clustered
 from multimdm.samplers import Ancestral, Choice, generate, time_grid
 from multimdm.training.building import couple_job, distill_job
 from multimdm.training.engine import Engine
@@ -364,6 +365,23 @@ def test_a_multi_mask_init_may_get_another_schedule(starts):
     assert isinstance(process, MultiMask)
     assert process.tied_noise
     assert process.schedule.rho == 3.0
+
+
+def test_masks_by_clusters_are_made_of_a_masked_init_and_kept_of_a_multi_mask_one(starts, tmp_path):
+    masked, choice = load(starts["mdlm"]), {"num_masks": 5, "assignment": "clustered"}
+    first = job(starts["mdlm"], process=choice)
+    assert isinstance(masked.network, DiT)
+    assert isinstance(first.model.process, MultiMask)
+    V = first.model.process.vocab_size
+    wanted = clustered(masked.network.vocab_embed.embedding[:V], 5, derive(first.recipe.train.seed, "assignment"))
+    torch.testing.assert_close(first.model.process.assignment, wanted)
+    outcome = train(first, tmp_path / "run", quiet=True)
+    second = job(outcome.model, process={**choice, "rho": 3.0}).model.process
+    assert isinstance(second, MultiMask)
+    torch.testing.assert_close(second.assignment, wanted)
+    assert second.schedule.rho == 3.0
+    with pytest.raises(ValueError, match=r"process must have the masks of init.* 4 masks, assignment clustered"):
+        job(outcome.model, process={**choice, "num_masks": 4})
 
 
 # ----------------------------------------------------------------------------------- distillation

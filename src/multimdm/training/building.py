@@ -29,7 +29,7 @@ from multimdm.training.llada_jobs import adapt_llada_job, check_llada_fits, pret
 from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
 from multimdm.training.seeds import derive
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe, ProcessChoice
 from multimdm.training.sources import Source, open_source
 
 
@@ -109,13 +109,7 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     if process.num_masks == 1:
         network, process = _several_masks(recipe, start, source)
     elif recipe.process is not None:
-        asked = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, process.vocab_size)
-        require(
-            asked.num_masks == process.num_masks and torch.equal(asked.assignment, process.assignment),
-            f"process must have the masks of init, or be left out; {recipe.init} has {process!r}, the recipe asks for "
-            f"{asked!r}, assignment {recipe.process.assignment}",
-        )
-        process = asked  # the paths are new: their schedule may be too
+        process = _same_masks(recipe.process, recipe, process, source)
     if isinstance(network, DiT):
         require(
             recipe.noise_shown or not network.config.noise_rows,
@@ -154,6 +148,21 @@ def _check_makes_pairs(recipe: CoupleRecipe, start: Model, process: MultiMask) -
     )
 
 
+def _same_masks(choice: ProcessChoice, recipe: CoupleRecipe, process: MultiMask, source: Source) -> MultiMask:
+    """Those of init, with the schedule that is asked for: the paths are new."""
+    same = choice.num_masks == process.num_masks
+    # What clusters of embeddings were before training cannot be found again: those of init are taken as they are.
+    if same and choice.assignment != "clustered":
+        asked = multi_mask(choice, choice.num_masks, source, recipe.train.seed, process.vocab_size)
+        same = torch.equal(asked.assignment, process.assignment)
+    require(
+        same,
+        f"process must have the masks of init, or be left out; {recipe.init} has {process!r}, the recipe asks for "
+        f"{choice.num_masks} masks, assignment {choice.assignment}",
+    )
+    return MultiMask(process.vocab_size, process.num_masks, Schedule(choice.rho, choice.alpha), process.assignment)
+
+
 def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[DiT, MultiMask]:
     """Of a network with one mask."""
     if recipe.process is None or recipe.process.num_masks == 1:
@@ -164,7 +173,7 @@ def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[
         raise ValueError(f"{recipe.init} is a LLaDA network with one mask: give it several by multimdm adapt first")
     M, seed = recipe.process.num_masks, recipe.train.seed
     network = tell_masks_apart(expand_masks(start.network, M), recipe.mask_noise, derive(seed, "mask noise"))
-    return network, multi_mask(recipe.process, M, source, seed)
+    return network, multi_mask(recipe.process, M, source, seed, embeddings=start.network.vocab_embed.embedding)
 
 
 def distill_job(recipe: DistillRecipe, name: str) -> Job:
