@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from multimdm import load
+from multimdm.data.prepared import Example
 from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.recall import log_probs_given_noise
 from multimdm.objectives.matching import assign
@@ -53,9 +54,9 @@ def main() -> None:
     if not (isinstance(process, MultiMask) and process.tied_noise):
         raise SystemExit(f"{options.checkpoint} is no model of multimdm couple: {process!r}")
     length = model.network.config.max_length
-    texts = real_text(options.data, model, length).take(TEXTS).ids
-    fresh = log_probs_given_noise(model, texts, None, process.prior((FRESH, length), Streams.spawn(1, FRESH)))
-    rows = [(n, *information(model, process, texts, fresh, n)) for n in SIZES]
+    texts = real_text(options.data, model, length).take(TEXTS)
+    fresh = log_probs_given_noise(model, *texts, process.prior((FRESH, length), Streams.spawn(1, FRESH)))
+    rows = [(n, *information(model, process, texts, fresh, n)) for n in SIZES if 2 * n <= len(texts.ids)]
     print("| pairs matched together | information, at least | standard error | log n |\n|---|---|---|---|")
     for n, nats, error in rows:
         print(f"| {n:,} | {nats:.2f} nats | {error:.2f} | {math.log(n):.2f} |")
@@ -65,14 +66,14 @@ def main() -> None:
     show_related(model, process, options.out, length)
 
 
-def information(model: Model, process: MultiMask, texts: Tensor, fresh: Tensor, n: int) -> tuple[float, float]:
+def information(model: Model, process: MultiMask, texts: Example, fresh: Tensor, n: int) -> tuple[float, float]:
     """E[log g(x_0, own x_1) - log mean g(x_0, x_1)], g = f^c, the mean over the own and other strings; its error."""
-    own = []
-    for start in range(0, len(texts), n):
-        strings = process.prior((n, texts.shape[1]), Streams.spawn(2, n, start))
-        table = log_probs_given_noise(model, texts[start : start + n], None, strings)
+    own, whole = [], len(texts.ids) // n * n
+    for start in range(0, whole, n):
+        strings = process.prior((n, texts.ids.shape[1]), Streams.spawn(2, n, start))
+        table = log_probs_given_noise(model, texts.ids[start : start + n], texts.valid[start : start + n], strings)
         own.append(table[torch.arange(n), assign(-table)])
-    scores = torch.cat([torch.cat(own)[:, None], fresh], dim=1)
+    scores = torch.cat([torch.cat(own)[:, None], fresh[:whole]], dim=1)
     half = len(scores) // 2
     c = max(SHARPNESS, key=lambda c: float(bound(c * scores[:half]).mean()))
     values = bound(c * scores[half:])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from multimdm import load
-from multimdm.models import DiTConfig, expand_masks, show_noise, tell_masks_apart
+from multimdm.models import DiT, DiTConfig, expand_masks, show_noise, tell_masks_apart
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
 from multimdm.process.anchored import shown_with_end
@@ -36,6 +36,22 @@ def test_at_first_the_noise_changes_nothing_and_then_it_can():
         new.vocab_embed.embedding[V + M :] = torch.randn(M, 32, generator=torch.Generator().manual_seed(1))
     assert not torch.allclose(new(shown_with_end(PROCESS, x_t, end), 0.5), old(x_t, 0.5))
     assert show_noise(new).config == new.config
+
+
+def test_rows_for_noise_have_no_length_to_keep():
+    """A row of zeros has no direction: scaled to one length, it would leap at the first step."""
+    config = replace(tiny_dit(V, M, L).config, embedding_norm=2.0)
+    torch.manual_seed(0)
+    old = DiT(config)
+    torch.nn.init.normal_(old.output_layer.linear.weight)
+    new, (x_t, end) = show_noise(old), states()
+    torch.testing.assert_close(new(shown_with_end(PROCESS, x_t, end), 0.5), old(x_t, 0.5))
+    assert torch.equal(new.vocab_embed.rows[V + M :], torch.zeros(M, 32))
+    torch.testing.assert_close(new.vocab_embed.rows[: V + M].norm(dim=1), torch.full((V + M,), 2.0))
+    new(shown_with_end(PROCESS, x_t, end), 0.5).square().mean().backward()
+    gradient = new.vocab_embed.embedding.grad
+    assert gradient is not None
+    assert 0 < float(gradient[V + M :].norm()) < 100 * float(gradient[: V + M].norm())
 
 
 def test_masks_are_told_apart_and_tokens_stay():

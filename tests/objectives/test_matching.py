@@ -75,6 +75,18 @@ def test_with_padding_the_cost_is_exact(network):
     torch.testing.assert_close(cost, brute_force(network, texts, noise, valid), rtol=1e-5, atol=1e-4)
 
 
+def test_features_may_have_few_digits_and_padding_any_token():
+    """LLaDA's weights are in bfloat16; what stands in the place of padding may be a column that is never predicted."""
+    network, (texts, noise) = NETWORKS["llada"], examples()
+    valid = torch.arange(L) < torch.tensor([5, 2, 4, 1, 5, 3])[:, None]
+    features = network.features(noise, torch.ones(len(noise)))
+    expected = matching_cost(network, features, texts, valid)
+    filled = torch.where(valid, texts, 9)  # a mask's own column
+    torch.testing.assert_close(matching_cost(network, features, filled, valid), expected)
+    few = matching_cost(_networks()["llada"].bfloat16(), features.bfloat16(), filled, valid)
+    torch.testing.assert_close(few, expected, rtol=0.05, atol=0.3)
+
+
 @pytest.mark.parametrize("n", [1, 2, 5, 6])
 def test_the_exact_assignment_is_the_best_of_all_permutations(n):
     cost = torch.randn(n, n, generator=torch.Generator().manual_seed(n))

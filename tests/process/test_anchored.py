@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from multimdm.process import MultiMask, Schedule
-from multimdm.process.anchored import agrees, anchor, anchored_reverse_sample, anchored_state, told_of_end
+from multimdm.process.anchored import anchor, anchored_reverse_sample, anchored_state, told_of_end
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 
 V, M, N = 5, 3, 200_000
@@ -59,14 +60,19 @@ def test_the_last_step_leaves_no_mask_and_visible_tokens_stay():
     assert torch.equal(x_0, torch.where(x_t < V, x_t, clean))
 
 
+def agrees(x_t: Tensor, end: Tensor, tokens: Tensor) -> Tensor:
+    """Whether a token can be behind x_t on a path that ends in `end`: at another mask than x_1, only its own tokens."""
+    return (x_t == end) | (PROCESS.designated_mask(tokens) == x_t)
+
+
 def test_tokens_that_can_be_behind_a_state():
     """Every token of a path agrees with its own states; another token does not where its own mask shows."""
     x_t, ends = draw(1, [0.6], 5000)
     masked = x_t >= V
-    assert bool(agrees(PROCESS, x_t, ends, torch.full_like(x_t, 1))[masked].all())
+    assert bool(agrees(x_t, ends, torch.full_like(x_t, 1))[masked].all())
     elsewhere = masked & (x_t != ends)
     assert int(elsewhere.sum()) > 100
-    assert not bool(agrees(PROCESS, x_t, ends, torch.full_like(x_t, 2))[elsewhere].any())
+    assert not bool(agrees(x_t, ends, torch.full_like(x_t, 2))[elsewhere].any())
 
 
 @pytest.mark.parametrize("t", [0.2, 0.6, 1.0])
@@ -86,7 +92,7 @@ def test_what_the_end_tells_is_what_bayes_rule_says(t):
             x_t, x_1 = torch.tensor([V + j]), torch.tensor([V + end])
             told = told_of_end(PROCESS, given_state[:, j].log()[None], x_t, x_1, torch.tensor([t], dtype=v.beta.dtype))
             torch.testing.assert_close(told.softmax(-1)[0], expected)
-            agreeing = agrees(PROCESS, x_t.expand(V), x_1.expand(V), torch.arange(V))
+            agreeing = agrees(x_t.expand(V), x_1.expand(V), torch.arange(V))
             assert torch.equal(agreeing, torch.isfinite(told[0]) & (prior > 0))
 
 

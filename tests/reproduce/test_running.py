@@ -60,7 +60,7 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     assert len(seeds) == 4 * 2
     perplexities = [one["aligned"][0]["measurement"]["gen_ppl"]["value"] for one in seeds[:4]]
     ratio = math.sqrt(perplexities[2] * perplexities[3] / perplexities[0] / perplexities[1])
-    title = "GenPPL as a multiple of that of MDLM"
+    title = "GenPPL by tales as a multiple of that of MDLM"
     assert f"### {title}" in text
     assert f"| MultiMDM | {ratio:.2g} [" in text
     assert title in page
@@ -200,6 +200,27 @@ def test_slurm_jobs_wait_for_what_they_need(tmp_path):
     assert f"--dependency=afterok:{numbers['start-seed0']} --partition=p" in one
     assert "--dependency" not in jobs[int(numbers["start-seed0"]) - 1]
     assert (tmp_path / "out/tiny/results/masks/report.html").exists()
+
+
+def test_every_judge_has_tables_of_its_own(tmp_path, capsys):
+    """The second is an autoregressive model that the scale trains."""
+    judge = {"like": "start", "recipe": "tales-ar"}
+    judges = {**SCALE, "judges": ["tales", "reader"], "runs": {**SCALE["runs"], "reader": judge}}
+    spec, _ = tiny_files(tmp_path, "MDLM", "MultiMDM")
+    scale = write_yaml(tmp_path / "judged.yaml", judges)
+    assert main(["reproduce", spec, "--scale", scale, "--out", str(tmp_path / "out"), "--seeds", "2"]) == 0
+    out = tmp_path / "out" / "judged" / "results" / "masks"
+    text = (out / "tables.md").read_text(encoding="utf-8")
+    titles = [line for line in text.splitlines() if "as a multiple of that of MDLM" in line]
+    assert len(titles) == 2
+    assert "GenPPL by tales" in titles[0]
+    assert "GenPPL by tales" not in titles[1]
+    figures = [json.loads((folder / "results.json").read_text(encoding="utf-8"))[0] for folder in (out, out / "reader")]
+    first, second = (one["measurements"][0] for one in figures)
+    assert first["gen_ppl"] != second["gen_ppl"]
+    assert first["texts"] == second["texts"], "the same samples"
+    assert figures[0]["recalls"] == figures[1]["recalls"]
+    assert (out / "reader" / "report.html").exists()
 
 
 def test_specifications_are_listed(capsys):

@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 import multimdm
 from multimdm.cli.main import main
 from multimdm.models import LLaDA
-from multimdm.training.building import adapt_job, distill_job
+from multimdm.process import MultiMask
+from multimdm.training.building import adapt_job, couple_job, distill_job
 from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
 from support.addition import write_recipes
 from support.runs import finish, metrics, start
 from support.tiny_llada import chat_tokenizer, files_hash, masks_of, tiny_llada, write_llada
@@ -171,3 +172,19 @@ def test_recipes_that_make_no_sense(folder):
         parse_recipe({**base, "network": {"architecture": "llada"}}, PretrainRecipe, "here")
     with pytest.raises(ValueError, match=r"architecture llada is for masked systems; the system is duo"):
         parse_recipe({**base, "system": "duo"}, PretrainRecipe, "here")
+
+
+def test_a_multi_llada_is_coupled(folder, tmp_path):
+    """Its network is not shown the noise: x_1 tells at its own position only."""
+    adapt(folder, tmp_path / "adapted")
+    data = recipe(folder)
+    tied = {name: data[name] for name in ("data", "train", "log")}
+    tied |= {"init": str(tmp_path / "adapted" / "model"), "conditioning": "none", "noise_shown": False}
+    tied["matching"] = {"size": 16, "reuse": 2}
+    outcome = train(couple_job(parse_recipe(tied, CoupleRecipe, "here"), "tied"), tmp_path / "tied", quiet=True)
+    model = multimdm.load(outcome.model)
+    assert isinstance(model.network, LLaDA)
+    assert isinstance(model.process, MultiMask)
+    assert model.process.tied_noise
+    assert metrics(tmp_path / "tied")[-1]["matching_gain"] > 0
+    assert model.sample(num=2, steps=2, seed=0).nfe == 2

@@ -25,7 +25,7 @@ from multimdm.process.anchored import shown_with_end
 from multimdm.process.checks import check_integer, require
 
 _STRINGS = 32
-"""Noise strings that the network runs on at once: a constant, so that their streams are the same for all models."""
+"""Noise strings that the network runs on at once, at most."""
 _LOGITS = 2**23
 """That are held at once in float64."""
 
@@ -78,6 +78,8 @@ def one_step_log_probs(
     if not isinstance(process, Process):
         raise ValueError(f"recall in one step is for models of a discrete process; this one has {process!r}")
     check_integer("strings", strings, 1)
+    if isinstance(process, MultiMask) and process.num_masks == 1:
+        strings = 1  # there is only one
     total = torch.full((len(texts),), -math.inf, dtype=torch.float64)
     for start in range(0, strings, _STRINGS):
         num = min(_STRINGS, strings - start)

@@ -29,7 +29,7 @@ class DiT(nn.Module):
         """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
         d = config.hidden_dim
         rows = config.vocab_size + config.num_masks + config.noise_rows
-        self.vocab_embed = Embedding(rows, d, config.embedding_norm)
+        self.vocab_embed = Embedding(rows, d, config.embedding_norm, config.noise_rows)
         self.position_embed = Embedding(config.max_length, d) if config.absolute_positions else None
         self.sigma_map = TimeEmbedding(config.cond_dim, config.time_gate)
         self.rotary_emb = Rotary(d // config.num_heads)

@@ -23,18 +23,21 @@ def sigma_of_time(t: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
 
 
 class Embedding(nn.Module):
-    """A row per state: clean tokens, then masks."""
+    """A row per state: clean tokens, then masks, then free rows, which have no length to keep: they begin at zero."""
 
-    def __init__(self, num_rows: int, dim: int, norm: float | None = None) -> None:
+    def __init__(self, num_rows: int, dim: int, norm: float | None = None, num_free: int = 0) -> None:
         super().__init__()
-        self.norm = norm
+        self.norm, self._num_free = norm, num_free
         self.embedding = nn.Parameter(torch.empty(num_rows, dim))
         nn.init.kaiming_uniform_(self.embedding, a=math.sqrt(5))
 
     @property
     def rows(self) -> Float[Tensor, "states d"]:
         """As they are used: scaled to one length, if they have one."""
-        return self.embedding if self.norm is None else self.norm * F.normalize(self.embedding, dim=-1)
+        if self.norm is None:
+            return self.embedding
+        states, free = self.embedding.tensor_split([len(self.embedding) - self._num_free])
+        return torch.cat([self.norm * F.normalize(states, dim=-1), free])
 
     def forward(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.rows)

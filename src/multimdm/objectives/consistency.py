@@ -19,10 +19,11 @@ from torch.nn import functional as F
 from multimdm.objectives.base import Batch, Network, Sums, both
 from multimdm.objectives.coupling import Coupling, couple
 from multimdm.objectives.divergence import divergence
+from multimdm.objectives.paths import FreePath, TiedPath, tied_path
 from multimdm.objectives.step_size import Rounds
 from multimdm.objectives.teaching import Lesson
-from multimdm.process import Mixture, MultiMask, Process, Uniform
-from multimdm.process.anchored import shown_with_end, told_of_end
+from multimdm.process import MultiMask, Process, Uniform
+from multimdm.process.anchored import told_of_end
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
@@ -90,9 +91,8 @@ class Consistency:
         s, t = late, late + delta
         t, end = t.clamp_max(1.0), None
         if self.settings.coupling == "anchored":
-            end = batch.noise
-            if end is None:
-                end = self.process.prior(batch.ids.shape, batch.generator, batch.ids.device)
+            assert isinstance(self.process, MultiMask)
+            end = tied_path(self.process, batch).end
         x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end)
         return self.compare(network, batch, x_s, s, x_t, t, end)
 
@@ -109,9 +109,10 @@ class Consistency:
         """The student at x_t against the teacher at x_s, where the student has something to predict.
 
         For uniform states that is everywhere, and what is compared is what the networks predict, the leave-one-out
-        distribution, as DUO-DCD does. With `end`, the x_1 of the paths, both know it. Where x_s shows the designated
-        mask and x_t does not, the teacher knows which tokens are meant, and the student is compared with it among
-        these; that it is these is treated like a token that is visible at s.
+        distribution, as DUO-DCD does. With `end`, the x_1 of the paths, both know it: they are shown it, or Bayes' rule
+        tells them (`told_of_end`). In the second case a teacher that sees the designated mask has only its tokens left,
+        while the student does not see it yet: the two are compared among these, and -log of the mass that the student
+        gives them is added unless `visible_target` is skip.
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
@@ -119,7 +120,8 @@ class Consistency:
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
         taught, clean = self.process.active(x_s)[where], batch.ids[where]
         shown = asked & self.process.active(x_s)
-        lesson = Lesson(self.teacher, self._shown(x_s, end), s, shown, batch.valid)
+        path = self._path(end)
+        lesson = Lesson(self.teacher, path.shown(x_s), s, shown, batch.valid)
         told, teacher_told = (self._told(*state, end, rows) for state, rows in (((x_t, t), asked), ((x_s, s), shown)))
         rows_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
 
@@ -136,15 +138,15 @@ class Consistency:
                 revealed = revealed + (hidden.logsumexp(-1) - named.logsumexp(-1)).sum()
             return matching + revealed, matching.detach(), revealed.detach()
 
-        loss, matching, revealed = network(self._shown(x_t, end), t, asked, batch.valid, reduce)
+        loss, matching, revealed = network(path.shown(x_t), t, asked, batch.valid, reduce)
         return Sums(loss, {"matching": matching, "revealed": revealed})
 
-    def _shown(self, x: Tensor, end: Tensor | None) -> Tensor | Mixture:
-        """What a network is shown of a state and the end of its path."""
+    def _path(self, end: Tensor | None) -> FreePath | TiedPath:
+        """To x_1, if it is known."""
         if end is None:
-            return x
+            return FreePath(self.process)
         assert isinstance(self.process, MultiMask)
-        return shown_with_end(self.process, x, end)
+        return TiedPath(self.process, end)
 
     def _told(self, x: Tensor, t: Tensor, end: Tensor | None, positions: Tensor) -> Callable[[Tensor, slice], Tensor]:
         """What x_1 adds to the prediction in some of the packed rows; nothing, if it is not known."""

@@ -81,10 +81,10 @@ def matching_cost(
     if valid is None or bool(valid.all()):
         return -head.sequence_logits(features, ids)
     own = [
-        head.sequence_logits(features[:, place : place + 1], ids[:, place : place + 1]) * valid[:, place, None]
+        head.sequence_logits(features[:, place, None], ids[:, place, None]).where(valid[:, place, None], 0.0)
         for place in range(ids.shape[1])
     ]
-    return valid.to(features.dtype) @ _normalisers(head, features).T - torch.stack(own).sum(0)
+    return valid.float() @ _normalisers(head, features).T - torch.stack(own).sum(0)
 
 
 def _normalisers(head: Head, features: Float[Tensor, "n L d"]) -> Float[Tensor, "n L"]:

@@ -71,7 +71,7 @@ class Sdtt:
         require(
             not (isinstance(process, MultiMask) and process.tied_noise and not process.noise_shown),
             "sdtt of a model whose noise is tied to the text needs a network that is shown the noise; this one is not: "
-            "couple it with noise_shown: true",
+            "couple it with noise_shown: true, or distil it by consistency with coupling: anchored (as LLaDA must be)",
         )
 
     def taught_by(self, teacher: Network) -> "Sdtt":

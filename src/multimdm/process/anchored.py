@@ -134,8 +134,3 @@ def told_of_end(
     tokens = torch.arange(process.vocab_size, device=logits.device)
     at_home = process.designated_mask(tokens) == x_t[..., None]
     return logits + torch.where(at_home, own[..., None], others[..., None])
-
-
-def agrees(process: MultiMask, x_t: Ids, end: Ids, tokens: Ids) -> Tensor:
-    """Whether a token can be behind x_t on a path that ends in `end`: at another mask than x_1, only its own tokens."""
-    return (x_t == end) | (process.designated_mask(tokens) == x_t)

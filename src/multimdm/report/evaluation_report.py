@@ -11,7 +11,6 @@ from multimdm.report.formats import (
     NO_BOUND,
     NO_TEXT,
     NOTHING,
-    RECALL_NOTE,
     UNRANKED_NOTE,
     UNREACHED,
     UNREACHED_NOTE,
@@ -22,13 +21,13 @@ from multimdm.report.formats import (
     interval_text,
     perplexity_text,
     ratio_text,
-    recall_text,
     share_text,
     value_text,
 )
 from multimdm.report.fronts import fronts
 from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table
 from multimdm.report.pareto_figure import pareto_figure, png_data
+from multimdm.report.recalls import NOTE, recall_texts
 from multimdm.report.tables import Table, aligned_tables
 from multimdm.report.trajectory_picture import legend, trajectory_picture
 
@@ -88,11 +87,11 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             row += [f"{n.total:.4f} ± {n.standard_error:.4f}", bound] if n else [NOTHING] * 2
         rows.append(row)
     yield table("Models", header, rows, "words")
-    recalls = [(e.label, recall) for e in evaluations for recall in e.recalls]
+    recalls = [[e.label, text] for e in evaluations for text in recall_texts(e)]
     if recalls:
         yield heading("Recall in one step", 3)
-        yield paragraph(RECALL_NOTE)
-        yield table("Recall", ["model", "recall"], [[label, recall_text(one)] for label, one in recalls], "words")
+        yield paragraph(NOTE)
+        yield table("Recall", ["model", "recall"], recalls, "words")
     entropies = {e.nats_per_token for e in evaluations if e.nats_per_token is not None}
     for nats in sorted(entropies):
         yield paragraph(f"The exact entropy of the source is {nats:.4f} nats per token: no NELBO can be less.")

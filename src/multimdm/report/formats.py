@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from multimdm.evaluation.bootstrap import LEVEL, Estimate
-from multimdm.evaluation.recall import Recall
 
 INTERVAL = f"{LEVEL:.0%} interval"
 NOTHING = "–"
@@ -17,10 +16,6 @@ BEST_NOTE = f"Bold: the lowest at K calls, with all whose {LEVEL:.0%} intervals 
 UNRANKED_NOTE = "What took more network calls than K says how many; it is not ranked."
 NO_BOUND = "no bound of the likelihood"
 """Instead of a perplexity, of CANDI's loss."""
-RECALL_NOTE = (
-    "Recall: -log of the probability that one step gives to held-out text, in nats per token; lower is better. It "
-    "shows what a model has forgotten, which the perplexity of its samples rewards."
-)
 NO_TEXT = (
     "No held-out text was given (--data), so the entropy of real text and the judge's own score on it are not known."
 )
@@ -53,13 +48,7 @@ def ratio_text(value: float | int) -> str:
 
 def ratio_digits(value: float | int) -> str:
     """Two digits, for what may be small or large."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
-
-
-def recall_text(recall: Recall) -> str:
-    """With all that it depends on."""
-    over = f"{recall.sequences:,} texts, {recall.strings:,} noise strings"
-    return f"{full_text(recall.nats)} nats per token at temperature {recall.temperature:.4g} ({over})"
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.2g}"
 
 
 def calls_text(calls: int, steps: int) -> str:

@@ -13,8 +13,9 @@ from multimdm.report.formats import INTERVAL, NOTHING, UNREACHED, by_steps, full
 from multimdm.report.markdown import markdown_table
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
+from multimdm.report.recalls import recall_table
 from multimdm.report.tables import aligned_tables, markdown
-from multimdm.report.variety import nelbo_text, recall_table, samples_text, variety_text
+from multimdm.report.variety import nelbo_text, samples_text, variety_text
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _budget_rows(result: Reproduction) -> list[list[str]]:
 
 
 def _ratios_title(result: Reproduction) -> str:
-    return f"GenPPL as a multiple of that of {result.evaluations[0].label}"
+    return f"GenPPL by {result.judge} as a multiple of that of {result.evaluations[0].label}"
 
 
 def _ratio_rows(result: Reproduction) -> list[list[str]]:

@@ -20,10 +20,10 @@ from multimdm.report.formats import (
     interval_text,
     perplexity_text,
     ratio_text,
-    recall_text,
     share_text,
     value_text,
 )
+from multimdm.report.recalls import recall_texts
 
 _WIDTH = 132
 """Of what is not a terminal."""
@@ -56,8 +56,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
         console.print(escape(text))
-    for recall in evaluation.recalls:
-        console.print(escape(f"recall in one step {recall_text(recall)}"))
+    for text in recall_texts(evaluation):
+        console.print(escape(f"recall in one step {text}"))
 
 
 def _measurements(evaluation: Evaluation) -> Table:

@@ -1,4 +1,4 @@
-"""What GenPPL must not be read without, as Markdown: how much samples differ, NELBO, recall, some texts."""
+"""What GenPPL must not be read without, as Markdown: how much samples differ, the NELBO, and some texts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,10 +8,8 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
     NO_BOUND,
     NOTHING,
-    RECALL_NOTE,
     by_steps,
     entropy_text,
-    full_text,
     ratio_text,
     share_text,
 )
@@ -45,18 +43,6 @@ def nelbo_text(evaluations: Sequence[Evaluation]) -> str:
     return "\n".join(["### NELBO", "", *lines]) + "\n"
 
 
-def recall_table(evaluations: Sequence[Evaluation]) -> str:
-    """Of the models that have any."""
-    found = [(e.label, e.recalls) for e in evaluations if e.recalls]
-    if not found:
-        return ""
-    first = found[0][1]
-    over = f"{first[0].sequences:,} texts, {first[0].strings:,} noise strings."
-    rows = [[label, *(f"{full_text(one.nats)}{_at(one.temperature)}" for one in recalls)] for label, recalls in found]
-    header = ["model", "at temperature 1", "at that of aligned samples at K = 1"][: 1 + len(first)]
-    return "\n".join(["### Recall in one step", "", f"{RECALL_NOTE} {over}", "", *markdown_table(header, rows)]) + "\n"
-
-
 def samples_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str:
     """The first sample of each model at the fewest, the middle and the most steps."""
     shown = {steps[0], steps[len(steps) // 2], steps[-1]}
@@ -69,10 +55,6 @@ def _samples(evaluations: Sequence[Evaluation], shown: set[int]) -> Iterator[str
         for one in evaluation.aligned:
             if one.measurement.steps in shown:
                 yield f"- {evaluation.label}, K = {one.measurement.steps}: {one.measurement.texts[0]}"
-
-
-def _at(temperature: float) -> str:
-    return "" if temperature == 1 else f", τ = {temperature:.4g}"
 
 
 def _variety(m: Measurement) -> str:

@@ -81,7 +81,7 @@ class Measuring:
         settings = self.scale.settings
         path = str(places.model(self.model, self.seed))
         drawing = Drawing(num=settings.samples, seed=self.seed)
-        opened, found = Subject.open(path, label, drawing, Store(places.points)), []
+        opened, found = Subject.open(path, label, drawing, Store(places.points), "auto"), []
         text = real_text(settings.data or places.data, opened.model, opened.length)
         plan = Plan(
             steps=self.steps,

@@ -109,7 +109,7 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     if process.num_masks == 1:
         network, process = _several_masks(recipe, start, source)
     elif recipe.process is not None:
-        process = _same_masks(recipe.process, recipe, process, source)
+        process = _same_masks(recipe.process, recipe, start, process, source)
     if isinstance(network, DiT):
         require(
             recipe.noise_shown or not network.config.noise_rows,
@@ -127,14 +127,14 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     process = process.tied(recipe.noise_shown)
     teacher = None
     if recipe.generation is not None:
-        _check_makes_pairs(recipe, start, process)
+        _check_makes_pairs(recipe, start, process, source)
         teacher = _copy(network)
     model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
     objective = Coupled(process, recipe.at_one, recipe.weight)
     return Job(name, "couple", model, objective, source, recipe, teacher, recipe.matching, recipe.generation)
 
 
-def _check_makes_pairs(recipe: CoupleRecipe, start: Model, process: MultiMask) -> None:
+def _check_makes_pairs(recipe: CoupleRecipe, start: Model, process: MultiMask, source: Source) -> None:
     """Noise must lead init to texts as it shall lead the model that is trained on them."""
     require(
         isinstance(start.process, MultiMask) and start.process.tied_noise,
@@ -146,13 +146,21 @@ def _check_makes_pairs(recipe: CoupleRecipe, start: Model, process: MultiMask) -
         f"with generation process and noise_shown must be those of init; {recipe.init} has {start.process!r}, the "
         f"recipe asks for {process!r}",
     )
+    require(
+        not source.hides_lengths,
+        "generation needs a model that learns where texts end: with data.learn_padding: false what it writes behind "
+        "them would be trained on",
+    )
 
 
-def _same_masks(choice: ProcessChoice, recipe: CoupleRecipe, process: MultiMask, source: Source) -> MultiMask:
+def _same_masks(
+    choice: ProcessChoice, recipe: CoupleRecipe, start: Model, process: MultiMask, source: Source
+) -> MultiMask:
     """Those of init, with the schedule that is asked for: the paths are new."""
-    same = choice.num_masks == process.num_masks
-    # What clusters of embeddings were before training cannot be found again: those of init are taken as they are.
-    if same and choice.assignment != "clustered":
+    same, made = choice.num_masks == process.num_masks, _assignment_by(start)
+    if same and made is not None:
+        same = choice.assignment == made
+    elif same and choice.assignment != "clustered":  # what clusters were before training cannot be found again
         asked = multi_mask(choice, choice.num_masks, source, recipe.train.seed, process.vocab_size)
         same = torch.equal(asked.assignment, process.assignment)
     require(
@@ -161,6 +169,13 @@ def _same_masks(choice: ProcessChoice, recipe: CoupleRecipe, process: MultiMask,
         f"{choice.num_masks} masks, assignment {choice.assignment}",
     )
     return MultiMask(process.vocab_size, process.num_masks, Schedule(choice.rho, choice.alpha), process.assignment)
+
+
+def _assignment_by(model: Model) -> str | None:
+    """How its masks were assigned, as far as its lineage tells."""
+    choices = [step.get("recipe", {}).get("process") or {} for step in model.lineage]
+    names = [choice["assignment"] for choice in choices if choice.get("num_masks", 1) > 1 and "assignment" in choice]
+    return names[-1] if names else None
 
 
 def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[DiT, MultiMask]:
@@ -207,6 +222,11 @@ def _check_tie(recipe: DistillRecipe, start: Model) -> None:
     require(
         tied or recipe.matching is None,
         f"matching is for an init whose noise is tied to the text; {recipe.init} is none: make one by multimdm couple",
+    )
+    require(
+        tied or recipe.consistency is None or recipe.consistency.coupling != "anchored",
+        f"coupling anchored is for an init whose noise is tied to the text; {recipe.init} is none: make one by "
+        "multimdm couple, or take another coupling",
     )
     require(
         not tied or recipe.matching is not None,

@@ -25,6 +25,7 @@ from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
 from multimdm.training.engine import Engine, like
 from multimdm.training.generated import GeneratedPairs
+from multimdm.training.noise_strings import noise_seed
 from multimdm.training.pairing import Pairing
 from multimdm.training.pairs import Pairs
 from multimdm.training.parts import Parts
@@ -198,11 +199,12 @@ class _Run:
             return None
         if not isinstance(process, MultiMask):
             raise ValueError(f"{job.name} is to tie texts to masks, but its process is {process!r}")
+        seed = noise_seed(self.train.seed, job.model.lineage)
         if job.matching is not None:
-            return Pairing(job.matching, self.engine, process, job.source, self.train.seed)
+            return Pairing(job.matching, self.engine, process, job.source, seed)
         if job.generation is None or self.teacher is None:
             raise ValueError(f"{job.name} is to be trained on generated pairs, but the job has no teacher to make them")
-        return GeneratedPairs(job.generation, self.engine, self.teacher, process, job.source.length, self.train.seed)
+        return GeneratedPairs(job.generation, self.engine, self.teacher, process, job.source.length, seed)
 
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""

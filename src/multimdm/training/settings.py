@@ -280,8 +280,8 @@ class CoupleRecipe(TrainingRecipe):
     init: str
     """The checkpoint to start from: a directory or a name on the Hub, of a network with one mask or several."""
     process: ProcessChoice | None = None
-    """Of an init with one mask: the masks to make of it. An init with several keeps its own, with which num_masks and
-    assignment must then agree; the schedule (rho, alpha) may be another."""
+    """Of an init with one mask: the masks to make of it. An init with several keeps its own, whose num_masks and
+    assignment must then be named here; the schedule (rho, alpha) may be another."""
     mask_noise: NonNegativeFloat = 0.1
     """Of an init with one mask: noise on the rows of its copies, beside the size of their entries. All copies predict
     alike, so that there would be nothing to match by."""

@@ -48,6 +48,11 @@ class Source(Protocol):
         """Equal for equal training data with equal ids."""
         ...
 
+    @property
+    def hides_lengths(self) -> bool:
+        """Whether texts are of several lengths that a model does not learn."""
+        ...
+
     def train(self, first: int, num: int) -> Example:
         """The training sequences number first .. first + num - 1 of the run, through as many epochs as it takes."""
         ...
@@ -65,6 +70,7 @@ class TalesSource:
     """New stories without end; validation has its own."""
 
     valid_size = None
+    hides_lengths = False
 
     def __init__(self, length: int, seed: int) -> None:
         self.tales = Tales(length)
@@ -127,6 +133,7 @@ class PreparedSource:
         self.fingerprint = f"{self._train.fingerprint}, {self.tokenizer.fingerprint}"
         padded = self._train.manifest.layout == "padded"
         self._learn_padding = padded if settings.learn_padding is None else settings.learn_padding
+        self.hides_lengths = padded and not self._learn_padding
         self._seed, self._order = seed, (-1, torch.empty(0))
 
     def train(self, first: int, num: int) -> Example:
