@@ -43,3 +43,10 @@ def test_published_rows_must_fit(tmp_path):
     spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "published": {"tiny": {"entropy-aligned": {"MDML": [1.0]}}}})
     with pytest.raises(ValueError, match="no model with the label 'MDML'"):
         open_work(Request(spec, scale, 1, tmp_path))
+
+
+def test_the_reference_is_one_of_the_models(tmp_path):
+    _, scale = tiny_files(tmp_path)
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "reference": "MDML"})
+    with pytest.raises(ValueError, match="reference must be the label of a model; there is no 'MDML'"):
+        open_work(Request(spec, scale, 1, tmp_path))

@@ -15,7 +15,7 @@ from multimdm.report.formats import full_text
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
 from multimdm.reproduce.workers import _locked
 from multimdm.training import loop
-from support.tiny_reproduction import SCALE, tiny_files, write_yaml
+from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
 
 
 def command(folder: Path, *more: str, labels: tuple[str, ...] = ()) -> list[str]:
@@ -206,12 +206,13 @@ def test_every_judge_has_tables_of_its_own(tmp_path, capsys):
     """The second is an autoregressive model that the scale trains."""
     judge = {"like": "start", "recipe": "tales-ar"}
     judges = {**SCALE, "judges": ["tales", "reader"], "runs": {**SCALE["runs"], "reader": judge}}
-    spec, _ = tiny_files(tmp_path, "MDLM", "MultiMDM")
+    models = {label: SPEC["models"][label] for label in ("MDLM", "MultiMDM")}
+    spec = write_yaml(tmp_path / "masks.yaml", {**SPEC, "models": models, "reference": "MultiMDM"})
     scale = write_yaml(tmp_path / "judged.yaml", judges)
     assert main(["reproduce", spec, "--scale", scale, "--out", str(tmp_path / "out"), "--seeds", "2"]) == 0
     out = tmp_path / "out" / "judged" / "results" / "masks"
     text = (out / "tables.md").read_text(encoding="utf-8")
-    titles = [line for line in text.splitlines() if "as a multiple of that of MDLM" in line]
+    titles = [line for line in text.splitlines() if "as a multiple of that of MultiMDM" in line]
     assert len(titles) == 2
     assert "GenPPL by tales" in titles[0]
     assert "GenPPL by tales" not in titles[1]

@@ -47,8 +47,10 @@ class Reproduction:
     seeds: int
     judge: str
     evaluations: Sequence[Evaluation]
+    reference: str
+    """Label of the model that others are compared with seed by seed."""
     ratios: Mapping[str, Sequence[Estimate | None]]
-    """Label -> GenPPL of aligned samples as a multiple of the first model's, at each K; empty for one seed."""
+    """Label -> GenPPL of aligned samples as a multiple of the reference's, at each K; empty for one seed."""
     steps: Sequence[int]
     trained: Sequence[Trained]
     published: Mapping[str, Mapping[str, Sequence[float]]]
@@ -153,14 +155,14 @@ def _budget_rows(result: Reproduction) -> list[list[str]]:
 
 
 def _ratios_title(result: Reproduction) -> str:
-    return f"GenPPL by {result.judge} as a multiple of that of {result.evaluations[0].label}"
+    return f"GenPPL by {result.judge} as a multiple of that of {result.reference}"
 
 
 def _ratio_rows(result: Reproduction) -> list[list[str]]:
     reached = {e.label: [one.reached for one in e.aligned] for e in result.evaluations}
-    first, rows = reached[result.evaluations[0].label], []
+    reference, rows = reached[result.reference], []
     for label, ratios in result.ratios.items():
-        marks = ["" if ours and theirs else UNREACHED for ours, theirs in zip(reached[label], first, strict=True)]
+        marks = ["" if ours and theirs else UNREACHED for ours, theirs in zip(reached[label], reference, strict=True)]
         texts = (full_text(one, ratio_digits) + mark for one, mark in zip(ratios, marks, strict=True))
         rows.append([label, *texts])
     return rows

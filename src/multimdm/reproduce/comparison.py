@@ -94,7 +94,8 @@ class Comparison(AtScale):
         """`each`: label -> all seeds by themselves."""
         names = {run: label for label, run in self.spec.models.items()}
         evaluations = [over_seeds(seeds) for seeds in each.values()]
-        (_, first), *others = each.items()
+        reference = self.spec.reference if self.spec.reference in each else next(iter(each))
+        others = {label: seeds for label, seeds in each.items() if label != reference} if self.seeds > 1 else {}
         return Reproduction(
             title=self.spec.title,
             shows=self.spec.shows,
@@ -104,7 +105,8 @@ class Comparison(AtScale):
             seeds=self.seeds,
             judge=evaluations[0].judge or judge,
             evaluations=evaluations,
-            ratios={label: ratios_over_seeds(seeds, first) for label, seeds in others} if self.seeds > 1 else {},
+            reference=reference,
+            ratios={label: ratios_over_seeds(seeds, each[reference]) for label, seeds in others.items()},
             steps=self.steps,
             trained=[self._trained(label, run) for label, run in self.models.items()],
             published=self.spec.published.get(self.scale.name, {}),

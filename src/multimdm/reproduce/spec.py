@@ -48,6 +48,8 @@ class Spec:
     harness: benchmarks at 1, 2 and 4 tokens per step."""
     models: dict[str, str] = field(default_factory=dict)
     """Label -> name of the model in the scale."""
+    reference: str | None = None
+    """Label of the model that the others are compared with seed by seed; the first unless given."""
     equal: Rule = "stages"
     """What must be equal for all models. stages: the sequences of training, and those of distillation among the
     distilled. total: all sequences together."""
@@ -66,6 +68,8 @@ class Spec:
             raise ValueError(f"the section harness is for the kind harness, and needed there; the kind is {self.kind}")
         tables = self.harness.tasks if self.harness is not None else ("entropy-aligned", "temperature-aligned")
         labels = {*self.models, *([self.harness.base] if self.harness is not None else [])}
+        if self.reference is not None and self.reference not in self.models:
+            raise ValueError(f"reference must be the label of a model; there is no '{self.reference}'")
         for scale, published in self.published.items():
             for table, rows in published.items():
                 if table not in tables:
