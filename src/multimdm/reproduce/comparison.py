@@ -94,7 +94,8 @@ class Comparison(AtScale):
         """`each`: label -> all seeds by themselves."""
         names = {run: label for label, run in self.spec.models.items()}
         evaluations = [over_seeds(seeds) for seeds in each.values()]
-        reference = self.spec.reference if self.spec.reference in each else next(iter(each))
+        wanted = self.spec.reference
+        reference = wanted if wanted is not None and wanted in each else next(iter(each))
         others = {label: seeds for label, seeds in each.items() if label != reference} if self.seeds > 1 else {}
         return Reproduction(
             title=self.spec.title,
