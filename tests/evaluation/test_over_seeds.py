@@ -100,6 +100,8 @@ def test_recall_is_a_mean_over_seeds():
     assert (found.nats.value, found.nats.low, found.nats.high) == pytest.approx(mean_over_seeds(VALUES))
     assert found.temperature == pytest.approx(1.0)
     assert (found.sequences, found.strings) == (4, 8)
+    (wide,) = over_seeds([evaluation(1.0), evaluation(9.0)]).recalls
+    assert wide.nats.low == 0.0
 
 
 def test_ratios_are_of_models_of_the_same_seed():

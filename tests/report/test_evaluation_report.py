@@ -17,9 +17,10 @@ from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report.evaluation_report import report
-from multimdm.report.formats import full_text, interval_text, perplexity_text, value_text
+from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
 from multimdm.report.fronts import at_step, curves_at, fronts
 from multimdm.report.pareto_figure import COLOURS, pareto_figure
+from multimdm.report.recalls import recall_table, recall_texts
 from multimdm.report.style import save
 from multimdm.report.tables import FIELDS, csv_row, csv_text, entropy_aligned, markdown, temperature_aligned
 from multimdm.report.terminal import print_evaluation
@@ -309,3 +310,23 @@ def test_the_terminal_shows_everything(capsys):
         "real text (tales): entropy 3.200 [2.880, 3.520], pooled 4.500 [4.050, 4.950], GenPPL 2.800 [2.520, 3.080]"
         in text
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0392, "0.039"), (0.2, "0.20"), (1.0, "1.0"), (1.04, "1.0"), (18.2, "18"), (99.4, "99"), (99.6, "100")],
+)
+def test_ratios_have_two_digits(value, text):
+    assert ratio_digits(value) == text
+
+
+def test_recall_at_an_entropy_that_was_not_reached_is_marked():
+    one = replace(PAIR[1], aligned=(replace(PAIR[1].aligned[0], measurement=measurement(1, 0.9)),))
+    at_one, aligned = recall_texts(one)
+    assert "†" not in at_one
+    assert "at temperature 0.75† (" in aligned
+    text = recall_table([PAIR[0], one])
+    assert f"| two | {full_text(estimate(2.5))} | {full_text(estimate(2.7))}, τ = 0.75† |" in text
+    assert f"| one | {full_text(estimate(2.5))} | {full_text(estimate(2.7))}, τ = 0.75 |" in text
+    assert "closest attainable" in text
+    assert recall_table([replace(PAIR[0], recalls=())]) == ""

@@ -11,7 +11,7 @@ import pytest
 
 from multimdm.cli.main import main
 from multimdm.evaluation.bootstrap import Estimate
-from multimdm.report.formats import full_text
+from multimdm.report.formats import full_text, ratio_digits
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
 from multimdm.reproduce.workers import _locked
 from multimdm.training import loop
@@ -62,7 +62,7 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     ratio = math.sqrt(perplexities[2] * perplexities[3] / perplexities[0] / perplexities[1])
     title = "GenPPL by tales as a multiple of that of MDLM"
     assert f"### {title}" in text
-    assert f"| MultiMDM | {ratio:.2g} [" in text
+    assert f"| MultiMDM | {ratio_digits(ratio)} [" in text
     assert title in page
 
 

@@ -110,8 +110,10 @@ def _aligned(found: Sequence[Aligned]) -> Aligned:
 
 
 def _recall(found: Sequence[Recall]) -> Recall:
+    """No text has less than 0 nats."""
     temperature = statistics.fmean(one.temperature for one in found)
-    return replace(found[0], temperature=temperature, nats=_mean([one.nats for one in found]))
+    mean, low, high = mean_over_seeds([one.nats.value for one in found])
+    return replace(found[0], temperature=temperature, nats=Estimate(mean, max(0.0, low), high))
 
 
 def _nelbo(found: Sequence[Nelbo]) -> Nelbo | None:

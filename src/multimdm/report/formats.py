@@ -48,7 +48,7 @@ def ratio_text(value: float | int) -> str:
 
 def ratio_digits(value: float | int) -> str:
     """Two digits, for what may be small or large."""
-    return f"{value:,.0f}" if value >= 99.5 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:#.2g}".rstrip(".")
 
 
 def calls_text(calls: int, steps: int) -> str:
