@@ -9,7 +9,10 @@ from multimdm.evaluation.bootstrap import LEVEL, Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.pareto_figure import COLOURS, MARKERS, bars
-from multimdm.report.style import GREY, apply_style
+from multimdm.report.style import GREY, apply_style, draw_legend, figure_with_legend
+
+_DODGE = 1.025
+"""By this factor of K the next model's points are moved, so that bars do not hide each other."""
 
 
 def against_steps_figure(
@@ -22,23 +25,26 @@ def against_steps_figure(
 ) -> Figure:
     """At matched entropy; what could not be matched is hollow. `reference`: levels of horizontal lines."""
     apply_style()
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    figure, entries = figure_with_legend(len(evaluations) + len(reference or {})), []
     axes = figure.subplots()
     for number, evaluation in enumerate(evaluations):
+        beside = _DODGE ** (number - (len(evaluations) - 1) / 2)
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         points = [(a, figure_of(a.measurement)) for a in evaluation.aligned]
         known = [(a, estimate) for a, estimate in points if estimate is not None]
-        x = [a.measurement.steps for a, _ in known]
+        x = [a.measurement.steps * beside for a, _ in known]
         intervals = [bars(estimate) for _, estimate in known]
         axes.errorbar(
             x, [e.value for _, e in known], list(zip(*intervals, strict=True)), color=colour, elinewidth=0.9, capsize=2
         )
         for a, estimate in known:
             face = colour if a.reached else "white"
-            axes.plot(a.measurement.steps, estimate.value, marker, color=colour, markerfacecolor=face, markersize=5.5)
-        axes.plot([], [], marker + "-", color=colour, label=evaluation.label, markersize=5.5)
+            axes.plot(
+                a.measurement.steps * beside, estimate.value, marker, color=colour, markerfacecolor=face, markersize=5.5
+            )
+        entries.append((evaluation.label, axes.plot([], [], marker + "-", color=colour, markersize=5.5)[0]))
     for name, level in (reference or {}).items():
-        axes.axhline(level, color=GREY, linewidth=1, linestyle=(0, (4, 3)), label=name)
+        entries.append((name, axes.axhline(level, color=GREY, linewidth=1, linestyle=(0, (4, 3)))))
     steps = sorted({a.measurement.steps for evaluation in evaluations for a in evaluation.aligned})
     axes.set_xscale("log", base=2)
     axes.set_xticks(steps, [str(K) for K in steps])
@@ -50,5 +56,5 @@ def against_steps_figure(
     axes.set_ylabel(ylabel)
     spread = evaluations[0].spread
     axes.set_title(f"{title}\nbars: {LEVEL:.0%} intervals {spread}; hollow: entropy not reached", color=GREY)
-    axes.legend(fontsize=8)
+    draw_legend(axes, entries)
     return figure

@@ -15,7 +15,7 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.real_text import RealFigures
 from multimdm.report.formats import perplexity_text
 from multimdm.report.fronts import curves_at
-from multimdm.report.style import GREY, apply_style, save
+from multimdm.report.style import GREY, apply_style, draw_legend, figure_with_legend, save
 
 COLOURS = (
     *("#00798c", "#d1495b", "#edae49", "#5b5ea6", "#66a182", "#8d5a97", "#2e4057", "#c17c74"),
@@ -29,7 +29,7 @@ _STRETCH = 10
 def pareto_figure(curves: Mapping[str, Sequence[Measurement]], real: RealFigures | None, title: str) -> Figure:
     """Points joined in the order of temperature, with their intervals; tau = 1 is filled."""
     apply_style()
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    figure = figure_with_legend(len(curves) + (real is not None))
     axes = figure.subplots()
     judges = {m.judge for curve in curves.values() for m in curve}
     entries = [
@@ -46,7 +46,7 @@ def pareto_figure(curves: Mapping[str, Sequence[Measurement]], real: RealFigures
     # Names are no formulas: a dollar sign in one of them is a dollar sign.
     axes.set_ylabel(f"GenPPL by {', '.join(sorted(str(judge) for judge in judges))}", parse_math=False)
     axes.set_title(f"{title}\nfilled: tau = 1; bars: {LEVEL:.0%} intervals", color=GREY, parse_math=False)
-    _legend(axes, entries)
+    draw_legend(axes, entries)
     return figure
 
 
@@ -55,14 +55,6 @@ def save_fronts(evaluations: Sequence[Evaluation], steps: Sequence[int], out: Pa
     for K in steps:
         curves = curves_at(evaluations, steps, K)
         save(pareto_figure(curves, evaluations[0].real, f"K = {K}"), out / f"pareto-K{K}.png")
-
-
-def _legend(axes, entries: Sequence[tuple[str, Line2D]]) -> None:
-    """Texts are set afterwards: some versions make no entry for a label that begins with an underscore."""
-    legend = axes.legend([line for _, line in entries], ["entry"] * len(entries), fontsize=8)
-    for text, (label, _) in zip(legend.get_texts(), entries, strict=True):
-        text.set_parse_math(False)
-        text.set_text(label)
 
 
 def _draw(axes, curve: Sequence[Measurement], colour: str, marker: str) -> Line2D:

@@ -1,8 +1,11 @@
 """How figures look, and how they are written."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from multimdm.data.directories import whole_file
@@ -35,6 +38,27 @@ def apply_style() -> None:
             "savefig.dpi": 160,
         }
     )
+
+
+_CROWDED = 6
+"""More entries of a legend than these would hide what they explain."""
+
+
+def figure_with_legend(entries: int) -> Figure:
+    """A figure for one panel, with room beside it if the legend is long."""
+    return Figure(figsize=(6.4 if entries <= _CROWDED else 8.3, 4.4), layout="constrained")
+
+
+def draw_legend(axes: Axes, entries: Sequence[tuple[str, Artist]]) -> None:
+    """Within the axes, or beside them if it is long.
+
+    Texts are set afterwards: some versions make no entry for a label that begins with an underscore.
+    """
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(entries) > _CROWDED else {}
+    legend = axes.legend([sign for _, sign in entries], ["entry"] * len(entries), fontsize=8, **beside)
+    for text, (label, _) in zip(legend.get_texts(), entries, strict=True):
+        text.set_parse_math(False)
+        text.set_text(label)
 
 
 def save(figure: Figure, path: Path) -> None:
