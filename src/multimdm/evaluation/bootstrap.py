@@ -126,5 +126,5 @@ def _entropy(counts: np.ndarray) -> np.ndarray:
 
 
 def perplexity(nats: float | int) -> float:
-    """exp, without overflow."""
+    """exp, without overflow; of a difference of nats, the ratio of perplexities."""
     return math.exp(min(nats, 700.0))

@@ -44,7 +44,7 @@ def ratios_over_seeds(ours: Sequence[Evaluation], theirs: Sequence[Evaluation]) 
     for one, other in zip(*(zip(*(e.aligned for e in seeds), strict=True) for seeds in (ours, theirs)), strict=True):
         pairs = [(a.measurement.gen_ppl, b.measurement.gen_ppl) for a, b in zip(one, other, strict=True)]
         logs = [math.log(a.value / b.value) for a, b in pairs if a is not None and b is not None]
-        found.append(Estimate(*map(math.exp, mean_over_seeds(logs))) if len(logs) == len(pairs) else None)
+        found.append(Estimate(*map(perplexity, mean_over_seeds(logs))) if len(logs) == len(pairs) else None)
     return found
 
 

@@ -36,7 +36,9 @@ class Embedding(nn.Module):
         """As they are used: scaled to one length, if they have one."""
         if self.norm is None:
             return self.embedding
-        states, free = self.embedding.tensor_split([len(self.embedding) - self._num_free])
+        if not self._num_free:
+            return self.norm * F.normalize(self.embedding, dim=-1)
+        states, free = self.embedding.tensor_split([-self._num_free])
         return torch.cat([self.norm * F.normalize(states, dim=-1), free])
 
     def forward(self, ids: Tensor) -> Tensor:
