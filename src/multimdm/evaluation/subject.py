@@ -59,6 +59,7 @@ class Subject:
         elif isinstance(process, MultiMask):
             M = process.num_masks
             kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
+            kind += ", x_1 kept" if process.tied_noise else ""
         elif isinstance(process, Hybrid):
             kind = "hybrid diffusion (CANDI)"
         else:
