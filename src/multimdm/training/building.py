@@ -218,13 +218,14 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
 
 def _check_tie(recipe: DistillRecipe, start: Model) -> None:
     """What was learnt from matched pairs is lost along paths that end elsewhere, and matching is no use to others."""
-    tied = isinstance(start.process, MultiMask) and start.process.tied_noise
+    process, anchored = start.process, recipe.consistency is not None and recipe.consistency.coupling == "anchored"
+    tied = isinstance(process, MultiMask) and process.tied_noise
     require(
         tied or recipe.matching is None,
         f"matching is for an init whose noise is tied to the text; {recipe.init} is none: make one by multimdm couple",
     )
     require(
-        tied or recipe.consistency is None or recipe.consistency.coupling != "anchored",
+        tied or not anchored or not isinstance(process, MultiMask),
         f"coupling anchored is for an init whose noise is tied to the text; {recipe.init} is none: make one by "
         "multimdm couple, or take another coupling",
     )
