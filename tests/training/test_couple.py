@@ -16,7 +16,8 @@ from multimdm.models import DiT
 from multimdm.pipeline.files import read_json, read_safetensors
 from multimdm.process import MultiMask, Streams, clustered
 from multimdm.samplers import Ancestral, Choice, generate, time_grid
-from multimdm.training.building import couple_job, distill_job, pretrain_job
+from multimdm.training.building import distill_job, pretrain_job
+from multimdm.training.couple_jobs import couple_job
 from multimdm.training.engine import Engine
 from multimdm.training.generated import GeneratedPairs
 from multimdm.training.loop import Job, train

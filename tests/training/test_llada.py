@@ -14,7 +14,8 @@ import multimdm
 from multimdm.cli.main import main
 from multimdm.models import LLaDA
 from multimdm.process import MultiMask
-from multimdm.training.building import adapt_job, couple_job, distill_job
+from multimdm.training.building import adapt_job, distill_job
+from multimdm.training.couple_jobs import couple_job
 from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
 from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe

@@ -50,10 +50,9 @@ def main(arguments: Sequence[str]) -> None:
     if options.spec is None:
         _list_specs()
         return
-    if options.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1; got {options.seeds}")
-    if options.longer < 1:
-        raise ValueError(f"--longer must be at least 1; got {options.longer}")
+    for name, value in (("seeds", options.seeds), ("longer", options.longer)):
+        if value < 1:
+            raise ValueError(f"--{name} must be at least 1; got {value}")
     for path in options.text:
         if not path.is_file():
             raise ValueError(f"--text must name files; there is no {path}")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multimdm.objectives import ConsistencySettings, MatchingSettings, Ramp
-from multimdm.training.building import adapt_job, couple_job, distill_job, pretrain_job
+from multimdm.training.building import adapt_job, distill_job, pretrain_job
+from multimdm.training.couple_jobs import couple_job
 from multimdm.training.loop import Job
 from multimdm.training.settings import (
     AdaptRecipe,
