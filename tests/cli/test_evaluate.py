@@ -4,8 +4,9 @@ import pytest
 
 from multimdm.cli.main import main
 from multimdm.pipeline import Model
+from multimdm.samplers import SamplingAdvice
 from support.tiny_judges import save_tiny_gpt2
-from support.tiny_models import causal_tales_model, tales_model, word_model, word_tokenizer
+from support.tiny_models import causal_tales_model, shown_tales_model, tales_model, word_model, word_tokenizer
 
 
 @pytest.fixture
@@ -66,6 +67,29 @@ def test_other_weights_are_measured_anew(checkpoint, tmp_path, calls):
     tales_model(seed=1).save(checkpoint, replace=True)
     assert main(command) == 0
     assert len(calls) == 2
+
+
+def test_advice_is_followed_recorded_and_part_of_what_results_depend_on(tmp_path, calls):
+    path, out = str(tmp_path / "model"), tmp_path / "out"
+    command = ["evaluate", path, "--steps", "2", "--num", "2", "--out", str(out)]
+
+    def measured(advice: SamplingAdvice | None, *options: str) -> list:
+        """Order and temperature in results.json, and as `Model.sample` was asked for them; None if it was not."""
+        shown_tales_model(advice).save(path, replace=True)
+        calls.clear()
+        assert main([*command, *options]) == 0
+        results = json.loads((out / "results.json").read_text())
+        (figures,) = results["measurements"]
+        asked = [(one["order"], one["temperature"]) for one in calls]
+        return [(results["drawing"]["law"]["order"], figures["temperature"]), *asked]
+
+    assert measured(None) == [("ancestral", 1.0)] * 2
+    advice = SamplingAdvice(order="confidence", temperature=0)
+    assert measured(advice) == [("confidence", 0.0)] * 2
+    assert measured(advice) == [("confidence", 0.0)]  # remembered
+    assert measured(SamplingAdvice(order="rewrite", temperature=0)) == [("rewrite", 0.0)] * 2
+    assert measured(advice, "--temperature", "1", "--order", "left_to_right") == [("left_to_right", 1.0)] * 2
+    assert measured(advice, "--order", "confidence", "--temperature", "0") == [("confidence", 0.0)]  # as advised
 
 
 def test_nelbo_alone_samples_nothing(checkpoint, calls, capsys):

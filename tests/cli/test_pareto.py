@@ -10,7 +10,16 @@ from multimdm.cli.main import main
 from multimdm.data.tales_tokenizer import tales_tokenizer
 from multimdm.pipeline import Model, load
 from multimdm.process import Uniform
-from support.tiny_models import TALES, causal_tales_model, tales_model, tiny_dit, word_model, word_tokenizer
+from multimdm.samplers import SamplingAdvice
+from support.tiny_models import (
+    TALES,
+    causal_tales_model,
+    shown_tales_model,
+    tales_model,
+    tiny_dit,
+    word_model,
+    word_tokenizer,
+)
 
 
 @pytest.fixture
@@ -63,6 +72,16 @@ def test_everything_is_written_once(models, tmp_path, calls, capsys):
     assert {name: (out / name).read_bytes() for name in files} == files
 
 
+def test_every_model_follows_its_own_advice(models, tmp_path):
+    shown_tales_model(SamplingAdvice(order="rewrite", temperature=0)).save(tmp_path / "advised")
+    options = ["--steps", "2", "--temperatures", "0.7", "--num", "4", "--align-entropy", "none"]
+    assert main(["pareto", models[0], str(tmp_path / "advised"), *options, "--out", str(tmp_path / "out")]) == 0
+    plain, advised = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [one["drawing"]["law"]["order"] for one in (plain, advised)] == ["ancestral", "rewrite"]
+    assert [m["temperature"] for m in plain["measurements"]] == [0.7, 1.0]
+    assert [m["temperature"] for m in advised["measurements"]] == [0.0, 0.7, 1.0]
+
+
 def test_an_interrupted_run_goes_on(models, tmp_path, calls, monkeypatch):
     counted = Model.sample
 
@@ -90,7 +109,7 @@ def test_an_autoregressive_model_among_others(models, tmp_path, capsys):
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert [m["nfe"] for m in results[1]["measurements"]] == [48, 48]
     tables = capsys.readouterr().out
-    assert tables.count("(48 calls)") == 4  # two tables of two K
+    assert tables.count("(48 calls)") == 8  # two tables of GenPPL and two of distances, of two K
     assert all("**" not in line for line in tables.splitlines() if line.startswith("| ar"))
     with open(tmp_path / "out" / "temperature-aligned.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -166,7 +185,7 @@ def test_models_share_one_judge(models, tmp_path, monkeypatch):
     causal_tales_model().save(tmp_path / "judge")
     loaded = []
     monkeypatch.setattr(
-        "multimdm.evaluation.judges.finding.load", lambda path, device: loaded.append(path) or load(path, device)
+        "multimdm.evaluation.language_models.load", lambda path, device: loaded.append(path) or load(path, device)
     )
     arguments = ["--steps", "1", "--num", "2", "--temperatures", "1", "--align-entropy", "none"]
     arguments += ["--judge", str(tmp_path / "judge"), "--out", str(tmp_path / "out")]

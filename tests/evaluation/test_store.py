@@ -1,3 +1,4 @@
+import json
 from dataclasses import dataclass, replace
 
 import pytest
@@ -59,6 +60,19 @@ def test_a_damaged_file_is_measured_anew(tmp_path, damage):
     assert Store(tmp_path).remembered(Result, {}, work) == work()
     assert work.times == 3
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_a_measurement_of_before_a_field_was_there_is_measured_anew(subject):
+    """Results of an older version, aligned ones too: neither an error nor a figure that is missing for ever."""
+    new = subject.measured(2, 1.0), subject.aligned(2, 3.0)
+    for file in subject.store._directory.iterdir():
+        content = json.loads(file.read_text(encoding="utf-8"))
+        for result in (content["result"], content["result"].get("measurement", {})):
+            result.pop("token_distance", None)
+        write_json(file, content)
+    again = Subject.open(subject.path, None, subject.drawing, Store(subject.store._directory))
+    assert (again.measured(2, 1.0), again.aligned(2, 3.0)) == new
+    assert present(new[0].token_distance).value > present(new[0].token_chance)
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.objectives import Batch, Coupled, stratified_times
+from multimdm.objectives import Batch, Coupled, Shares, stratified_times
 from multimdm.process import MultiMask, Schedule, Streams
 from multimdm.process.anchored import told_of_end
 from support.distilling import L, V, network
@@ -42,7 +42,7 @@ def test_the_loss_is_the_weighted_cross_entropy_given_state_and_end(weight, at_o
     valid = torch.arange(L) < torch.arange(1, B + 1)[:, None] % L + 1 if padded else None
     net = network(PROCESS)
     watched, given = Watched(as_function(net)), batch(noise, valid)
-    sums = Coupled(PROCESS, at_one, weight)(watched, given)
+    sums = Coupled(PROCESS, Shares(at_one), weight)(watched, given)
     x_t, t = watched.x_t, watched.t
     assert int((t == 1).sum()) == at_one * B
     assert bool((x_t == noise)[t == 1].all())
@@ -75,7 +75,7 @@ def equal_texts() -> Batch:
 def test_without_matching_the_states_have_the_law_of_the_process():
     """All of one token at one time: what the network is shown follows p_t(. | x_0)."""
     watched = Watched(as_function(network(PROCESS)))
-    Coupled(PROCESS, at_one=0.25)(watched, equal_texts())
+    Coupled(PROCESS, Shares(at_one=0.25))(watched, equal_texts())
     assert float(watched.t[0]) == pytest.approx(0.4)
     law = PROCESS.marginal(torch.tensor(4), watched.t[0])
     assert p_of_draws(watched.x_t, law) > REJECT
@@ -84,7 +84,7 @@ def test_without_matching_the_states_have_the_law_of_the_process():
 
 def test_without_matching_neighbours_are_independent():
     watched = Watched(as_function(network(PROCESS)))
-    Coupled(PROCESS, at_one=0.25)(watched, equal_texts())
+    Coupled(PROCESS, Shares(at_one=0.25))(watched, equal_texts())
     law = PROCESS.marginal(torch.tensor(4), watched.t[0])
     assert p_of_draws(watched.x_t[:, 0] * len(law) + watched.x_t[:, 1], (law[:, None] * law).flatten()) > REJECT
 

@@ -181,7 +181,10 @@ BAD = {
     "grid": (lambda m: m.sample(grid="linear"), "grid must be 'uniform', 'cosine' or a list of times"),
     "times": (lambda m: m.sample(grid=(1.0, 0.6, 0.7, 0.0)), "grid must fall from 1 to 0"),
     "corrector": (lambda m: m.sample(corrector=1.1), r"corrector must lie in \[0, 1\] \(0 is off\); got 1.1"),
-    "order": (lambda m: m.sample(order="random"), "order must be 'ancestral' or 'confidence'; got 'random'"),
+    "order": (
+        lambda m: m.sample(order="random"),
+        "order must be one of ancestral, confidence, left_to_right, rewrite; got 'random'",
+    ),
     "block alone": (lambda m: m.sample(block_length=4), "block_length needs order='confidence'; got 4 without it"),
     "blocks": (
         lambda m: m.sample(order="confidence", block_length=2, steps=3),

@@ -16,6 +16,7 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.trajectory import Trajectory
+from multimdm.report.distances import distances_text
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
 from multimdm.report.fronts import at_step, curves_at, fronts
@@ -72,6 +73,10 @@ def measurement(steps: int, temperature: float, gen_ppl: float | None = 20.0, en
         duplicates=one,
         valid_sentences=one,
         valid_stories=one,
+        token_distance=estimate(0.4),
+        token_chance=0.25,
+        pair_distance=estimate(0.6),
+        pair_chance=0.3,
         texts=("A <b>tale</b> & more.", ""),
     )
 
@@ -198,8 +203,10 @@ def test_what_cannot_be_told_from_the_best_is_bold_too():
 
 def test_every_figure_has_its_interval(capsys):
     row: dict[str, Any] = dict(zip(FIELDS, csv_row(2, PAIR[0].measurements[0]), strict=True))
-    for name in ("gen_ppl", "entropy", "distinct_1", "distinct_3", "duplicates", "valid_sentences", "valid_stories"):
+    figures = ("gen_ppl", "entropy", "distinct_1", "distinct_3", "duplicates", "valid_sentences", "valid_stories")
+    for name in (*figures, "token_distance", "pair_distance"):
         assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+    assert (row["token_chance"], row["pair_chance"], row["num"]) == (0.25, 0.3, 8)
     many = tuple(replace(m, duplicates=estimate(0.25), distinct=(estimate(0.7),) * 3) for m in PAIR[0].measurements)
     changed = replace(PAIR[0], measurements=many)
     page = report([changed], (2, 4), "One")
@@ -209,6 +216,51 @@ def test_every_figure_has_its_interval(capsys):
     out = capsys.readouterr().out
     assert out.count("0.70 [0.63, 0.77]") == 3 * len(many)
     assert "[22.5%, 27.5%]" in out
+
+
+def elsewhere(evaluation: Evaluation) -> Evaluation:
+    """The same on other data than Tales."""
+
+    def moved(m: Measurement) -> Measurement:
+        names = (
+            "valid_sentences",
+            "valid_stories",
+            *("token_distance", "token_chance", "pair_distance", "pair_chance"),
+        )
+        return replace(m, **dict.fromkeys(names))
+
+    aligned = tuple(replace(one, measurement=moved(one.measurement)) for one in evaluation.aligned)
+    return replace(evaluation, measurements=tuple(map(moved, evaluation.measurements)), aligned=aligned)
+
+
+def test_distances_are_shown_beside_chance(capsys):
+    chance = "8 real stories are 0.250 (tokens) and 0.300 (pairs) from it by chance alone."
+    text = distances_text(present(entropy_aligned(PAIR, (2, 4))))
+    assert text.startswith("### Distance from the source, entropy-aligned\n")
+    assert chance in text
+    cell = "0.400 [0.360, 0.440], 0.600 [0.540, 0.660]"
+    assert f"| one | {cell} | {cell} |\n| two | {cell}† | {cell}† |" in text
+    assert "closest attainable" in text
+    three = [*PAIR, autoregressive()]
+    assert f"| ar | {cell} (48 calls) |" in distances_text(present(temperature_aligned(three, (2, 4))))
+    assert "| ar | – | – |" in distances_text(present(entropy_aligned(three, (2, 4))))
+    page = report(three, (2, 4), "Three")
+    assert page.count(chance) == 3  # with both comparisons, and with all measurements
+    assert "0.400, 0.600†<small>[0.360, 0.440], [0.540, 0.660]</small>" in page
+    assert "0.400<small>[0.360, 0.440]</small>" in page
+    print_evaluation(PAIR[0])
+    out = capsys.readouterr().out
+    assert chance in out
+    assert "distance " in out
+
+
+def test_other_data_have_no_distances(capsys):
+    others = [elsewhere(one) for one in PAIR]
+    assert distances_text(present(entropy_aligned(others, (2, 4)))) == ""
+    print_evaluation(others[0])
+    for text in (report(others, (2, 4), "Two"), capsys.readouterr().out):
+        assert "by chance" not in text
+        assert "token distance" not in text
 
 
 def test_missing_real_text_is_told(capsys):

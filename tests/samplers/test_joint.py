@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from multimdm.process import MultiMask, Streams, Uniform
-from multimdm.samplers import Ancestral, Choice, Confidence, generate, time_grid
+from multimdm.process import Mixture, MultiMask, Streams, Uniform
+from multimdm.samplers import Ancestral, Choice, Confidence, LeftToRight, Rewrite, generate, time_grid
 from multimdm.samplers.joint import Draft, advance, begin
 
 V = 11
@@ -14,13 +14,14 @@ class Causal:
     """Logits that depend on the sequence up to the position and on its time; it counts calls."""
 
     def __init__(self) -> None:
-        self.table = torch.randn(2 * V, V, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        self.table = torch.randn(3 * V, V, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         self.calls = 0
 
     def __call__(self, x, t, positions, valid, reduce):
         self.calls += 1
-        time = torch.as_tensor(t, dtype=torch.float32).expand(len(x)).double()
-        logits = (self.table[x].cumsum(1) * (1 + time[:, None, None]))[positions]
+        time = torch.as_tensor(t, dtype=torch.float32).expand(len(positions)).double()
+        rows = (x.weights[..., None] * self.table[x.ids]).sum(2) if isinstance(x, Mixture) else self.table[x]
+        logits = (rows.cumsum(1) * (1 + time[:, None, None]))[positions]
         half = len(logits) // 2  # two chunks, as a large head makes them
         parts = [
             reduce(logits[rows], rows) for rows in (slice(0, half), slice(half, len(logits))) if rows.start < rows.stop
@@ -37,6 +38,15 @@ STEPS = {
     "confident too": Confidence(5),
     "confident and greedy": Confidence(4, Choice(0)),
     "blocks": Confidence(4, block_length=3),
+    "left to right": LeftToRight(4),
+    "left to right too": LeftToRight(7),
+    "left to right and greedy": LeftToRight(5, Choice(0), 0.5),
+}
+REWRITES = {
+    "rewrite": Rewrite(4),
+    "rewrite too": Rewrite(6),
+    "rewrite boldly": Rewrite(6, Choice(0.5, 0.9, 4, never=(1, 2))),
+    "rewrite greedily": Rewrite(6, Choice(0)),
 }
 
 
@@ -48,20 +58,23 @@ def canvas(length: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize(
     "process",
-    [MultiMask(V, 1), MultiMask(V, 4), MultiMask(V, 4, tied_noise=True), Uniform(V)],
-    ids=["M=1", "M=4", "tied", "uniform"],
+    [MultiMask(V, 1), MultiMask(V, 4), MultiMask(V, 4, tied_noise=True), MultiMask(V, 4).tied(True), Uniform(V)],
+    ids=["M=1", "M=4", "tied", "shown", "uniform"],
 )
 def test_together_is_as_alone(process):
     network = Causal()
     steps = [step for step in STEPS.values() if process.num_masks or isinstance(step, Ancestral)]
-    alone, waiting = [], []
+    steps += REWRITES.values() if isinstance(process, MultiMask) and process.noise_shown else []
+    alone, waiting, calls = [], [], []
     for seed, step in enumerate(steps):
         given, fixed = canvas(5 + seed, seed)
-        alone += list(generate(network, process, step, given, fixed, generator=Streams.spawn(seed, 2)).ids)
+        made = generate(network, process, step, given, fixed, generator=Streams.spawn(seed, 2))
+        alone += list(made.ids)
+        calls += made.calls.tolist()
         waiting += begin(process, given, ~fixed, step, seed)
     number = {id(draft): place for place, draft in enumerate(waiting)}
     running: list[tuple[int, Draft]] = []
-    done: dict[int, torch.Tensor] = {}
+    done: dict[int, Draft] = {}
     network.calls, ticks = 0, 0
     while waiting or running:
         running += [(number[id(draft)], draft) for draft in waiting[:3]]  # three join at every tick
@@ -70,10 +83,11 @@ def test_together_is_as_alone(process):
         ticks += 1
         assert all(result.top is not None and result.top.ids.shape[1] == 2 for result in results)
         places = [place for place, _ in running]
-        done |= {p: r.draft.x for p, r in zip(places, results, strict=True) if r.finished}
+        done |= {p: r.draft for p, r in zip(places, results, strict=True) if r.finished}
         running = [(p, r.draft) for p, r in zip(places, results, strict=True) if not r.finished]
     assert network.calls == ticks
-    assert all(torch.equal(done[place], ids) for place, ids in enumerate(alone))
+    assert all(torch.equal(done[place].x, ids) for place, ids in enumerate(alone))
+    assert [done[place].k for place in range(len(alone))] == calls
 
 
 def test_time_and_calls_are_told():

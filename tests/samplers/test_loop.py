@@ -3,8 +3,19 @@
 import pytest
 import torch
 
-from multimdm.process import MultiMask, Process, Streams, Uniform, debug_checks
-from multimdm.samplers import Ancestral, Choice, Confidence, Step, Trace, generate, generate_autoregressive, time_grid
+from multimdm.process import Mixture, MultiMask, Process, Streams, Uniform, debug_checks
+from multimdm.samplers import (
+    Ancestral,
+    Choice,
+    Confidence,
+    LeftToRight,
+    Rewrite,
+    Step,
+    Trace,
+    generate,
+    generate_autoregressive,
+    time_grid,
+)
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER
 
 B, L, V = 6, 9, 11
@@ -19,8 +30,12 @@ class Recorder:
         self.calls: list[dict] = []
 
     def __call__(self, x, t, positions, valid, reduce):
+        if isinstance(x, Mixture):
+            rows = (x.weights[..., None] * self.own[x.ids, torch.arange(x.ids.shape[1])[:, None]]).sum(-2)
+            x = x.ids[..., 0]
+        else:
+            rows = self.own[x, torch.arange(x.shape[1])]  # [B, L, V]
         self.calls.append({"x": x.clone(), "t": t, "positions": positions, "valid": valid})
-        rows = self.own[x, torch.arange(x.shape[1])]  # [B, L, V]
         seen = rows if valid is None else rows * valid[..., None]
         logits = rows + seen.cumsum(1) / 2
         packed = logits[positions]
@@ -28,6 +43,7 @@ class Recorder:
 
 
 PROCESSES: dict[str, Process] = {"M=1": MultiMask(V, 1), "M=4": MultiMask(V, 4), "uniform": Uniform(V)}
+SHOWN = MultiMask(V, 4).tied(noise_shown=True)
 STEPS: dict[str, Step] = {
     "ancestral": Ancestral(time_grid("uniform", 5)),
     "cosine, top-p": Ancestral(time_grid("cosine", 5), Choice(0.8, 0.9)),
@@ -37,12 +53,17 @@ STEPS: dict[str, Step] = {
     "confidence": Confidence(5),
     "blocks": Confidence(5, block_length=3),
     "threshold": Confidence(5, block_length=4, threshold=0.7),
+    "left to right": LeftToRight(5, threshold=0.5),
 }
 BOTH = [
     pytest.param(process, step, id=f"{name}, {kind}")
     for name, process in PROCESSES.items()
     for kind, step in STEPS.items()
     if process.num_masks or (isinstance(step, Ancestral) and not step.revises)
+] + [
+    pytest.param(SHOWN, step, id=f"shown, {kind}")
+    for kind, step in {**STEPS, "rewrite": Rewrite(5), "rewrite, greedy": Rewrite(5, Choice(0))}.items()
+    if kind != "corrector"
 ]
 EVERY = pytest.mark.parametrize(("process", "step"), BOTH)
 
@@ -98,7 +119,9 @@ def test_calls_are_counted_and_the_head_runs_where_it_must(process, step):
     assert int(result.calls.sum()) == sum(len(call["x"]) for call in network.calls)
     for call in network.calls:
         active = process.active(call["x"])
-        if isinstance(step, Confidence):
+        if isinstance(step, Rewrite):
+            assert bool(call["positions"].all())
+        elif isinstance(step, Confidence):
             assert bool((call["positions"] <= active).all())
         else:
             assert torch.equal(call["positions"], active)
@@ -126,7 +149,7 @@ def test_fixed_positions_and_padding_stay(process, step):
     assert result.trace is not None
     assert bool((result.trace.states[:, kept] == given[kept]).all())
     assert int(result.ids.max()) < V
-    assert int(result.calls[-1]) == (5 if step.revises else 0)  # nothing to make in the last row
+    assert int(result.calls[-1]) == 0  # nothing to make in the last row
     for call in network.calls:
         assert call["valid"].shape == call["x"].shape
         assert not bool((call["positions"] & ~call["valid"]).any())

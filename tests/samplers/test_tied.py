@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from multimdm.process import Mixture, MultiMask, Schedule, Streams
-from multimdm.samplers import Ancestral, Confidence, generate, time_grid
+from multimdm.samplers import Ancestral, Confidence, LeftToRight, Rewrite, generate, time_grid
 from support.oracle import pairs, total_variation
 from support.statistics import MUTANT, REJECT, p_of_draws
 
@@ -233,3 +233,60 @@ def test_a_corrector_is_refused():
             torch.zeros(2, 4, dtype=torch.long),
             generator=Streams.spawn(0, 2),
         )
+
+
+class Noisy:
+    """Random logits from states and noise as they are weighted; it adds up all positions before its own."""
+
+    def __init__(self, process: MultiMask) -> None:
+        states = process.num_states + process.num_masks
+        generator = torch.Generator().manual_seed(1)
+        self.table = torch.randn(states, process.vocab_size, generator=generator, dtype=torch.float64)
+        self.weights: list[Tensor] = []
+
+    def __call__(self, shown, t, positions, valid, reduce):
+        self.weights.append(shown.weights)
+        rows = (shown.weights[..., None] * self.table[shown.ids]).sum(2)
+        logits = (rows + rows.sum(1, keepdim=True))[positions]
+        return reduce(logits, slice(0, len(logits)))
+
+    def features(self, shown, t, positions, valid):
+        rows: list[Tensor] = []
+        self(shown, t, positions, valid, lambda logits, _: rows.append(logits))
+        return rows[0]
+
+    def logits(self, features):
+        return features
+
+
+@pytest.mark.parametrize(
+    "step",
+    [Ancestral(time_grid("uniform", 4)), Confidence(4), LeftToRight(4), Rewrite(4)],
+    ids=lambda step: type(step).__name__,
+)
+def test_the_noise_behind_given_tokens_changes_nothing(step):
+    process = LONG.tied(noise_shown=True)
+    generator = torch.Generator().manual_seed(2)
+    given = torch.randint(0, process.vocab_size, (30, 12), generator=generator)
+    fixed = torch.rand(30, 12, generator=generator) < 0.4
+    one, other = process.prior((30, 12), generator), process.prior((30, 12), generator)
+    network = Noisy(process)
+    drawn = [
+        generate(network, process, step, given, fixed, generator=Streams.spawn(0, 30), noise=noise).ids
+        for noise in (one, torch.where(fixed, other, one), torch.where(fixed, one, other))
+    ]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])  # that of free positions does
+    first = network.weights[0]
+    assert bool((first[..., 0] == 1).all())
+    assert torch.equal(first[..., 1], (~fixed).float())
+
+
+def test_guidance_takes_the_noise_of_given_tokens_for_noise():
+    """Without the prompt all is free, as in training."""
+    process, network = LONG.tied(noise_shown=True), Noisy(LONG)
+    fixed = torch.arange(6).expand(3, 6) < 2
+    generate(network, process, Confidence(2, guidance=1.0), torch.zeros(3, 6, dtype=torch.long), fixed)
+    with_prompt, without = network.weights[:2]
+    assert torch.equal(with_prompt[..., 1], (~fixed).float())
+    assert bool((without == 1).all())

@@ -50,7 +50,7 @@ NEARLY = {
     "stop": st.one_of(ANY_TEXT, st.lists(ANY_TEXT, max_size=5)),
     "stream": st.booleans(),
     "steps": st.integers(0, 9),
-    "sampler": st.sampled_from(["ancestral", "confidence"]),
+    "sampler": st.sampled_from(["ancestral", "confidence", "left_to_right", "rewrite"]),
     "length": st.integers(0, 50),
     "candidates": st.integers(-1, 11),
 }

@@ -22,7 +22,7 @@ BAD = [
     ({"temperature": 1e-9}, "temperature", "temperature must be 0"),
     ({"top_p": 0}, "top_p", "top_p must lie in (0, 1]"),
     ({"seed": -1}, "seed", "seed must be from 0"),
-    ({"sampler": "beam"}, "sampler", "'ancestral' or 'confidence'"),
+    ({"sampler": "beam"}, "sampler", "'ancestral', 'confidence', 'left_to_right' or 'rewrite'"),
     ({"stop": ["a"] * 5}, "stop", "at most 4"),
     ({"stop": ""}, "stop", "must not be empty"),
     ({"prompt": []}, "prompt", "empty list"),

@@ -7,9 +7,10 @@ import torch
 from multimdm.data.tales import Tales
 from multimdm.data.tales_tokenizer import tales_tokenizer
 from multimdm.data.tokenizer import Tokenizer
-from multimdm.models import DiT, DiTConfig
+from multimdm.models import DiT, DiTConfig, show_noise
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
+from multimdm.samplers import SamplingAdvice
 
 TALES = Tales()
 
@@ -28,18 +29,28 @@ def tiny_dit(vocab_size: int, num_masks: int, length: int, causal: bool = False,
         conditioning="none" if causal else "sigma",
         causal=causal,
     )
-    network = DiT(config).eval()
+    return _random(DiT(config), seed)
+
+
+def _random(network: DiT, seed: int) -> DiT:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weights in network.parameters():
             weights.normal_(0.0, 0.3, generator=generator)
-    return network
+    return network.eval()
 
 
 def tales_model(num_masks: int = 3, seed: int = 0, length: int = 48) -> Model:
     """A diffusion model of Tales."""
     V = TALES.vocab_size
     return Model(tiny_dit(V, num_masks, length, seed=seed), MultiMask(V, num_masks), tales_tokenizer(TALES))
+
+
+def shown_tales_model(advice: SamplingAdvice | None = None, num_masks: int = 3, length: int = 48) -> Model:
+    """One that is shown its noise, and may have advice."""
+    network = _random(show_noise(tiny_dit(TALES.vocab_size, num_masks, length)), seed=2)
+    process = MultiMask(TALES.vocab_size, num_masks).tied(noise_shown=True)
+    return Model(network, process, tales_tokenizer(TALES), advice=advice)
 
 
 def causal_tales_model(seed: int = 0) -> Model:

@@ -37,7 +37,7 @@ class Options:
     """Who scores the samples: tales, a causal language model (directory, Hub name, .gguf file), an autoregressive
     checkpoint of ours, or none. Default: tales for a model of Tales."""
     temperature: float | None = None
-    """Temperature tau of the samples: 1 unless given."""
+    """Temperature tau of the samples: unless given, as the checkpoint advises, else 1."""
     temperatures: tuple[float, ...] | None = None
     """Several temperatures instead: a sweep."""
     align_entropy: str | None = None
@@ -51,7 +51,10 @@ class Options:
     draws: int = 1
     """Noised versions of each, for the NELBO."""
     strings: int = 2048
-    """Noise strings that recall is the mean over."""
+    """Noise strings that recall is the mean over; with quantile noise, a 32nd of them for every text by itself."""
+    teacher: str | None = None
+    """Of a model with quantile noise, for --nelbo (the bound for one step) and --recall: its teacher, if that is no
+    longer where the model's lineage says."""
     drawing: Drawing = field(default_factory=Drawing)
     device: Device = "auto"
     out: Path | None = None
@@ -62,20 +65,18 @@ class Options:
     """Print JSON instead of tables."""
 
     @property
-    def all_temperatures(self) -> tuple[float, ...]:
-        """One or several."""
-        if self.temperatures is not None:
-            return self.temperatures
-        return (1.0 if self.temperature is None else self.temperature,)
+    def all_temperatures(self) -> tuple[float, ...] | None:
+        """One or several; None if the checkpoint is to say."""
+        return self.temperatures if self.temperature is None else (self.temperature,)
 
     def check(self) -> None:
         """Say what is wrong before the checkpoint is read."""
         if self.temperature is not None and self.temperatures is not None:
             raise ValueError("--temperature and --temperatures exclude each other")
-        check_grid(self.drawing, self.steps, self.all_temperatures)
+        check_grid(self.drawing, self.steps, (1.0,) if self.all_temperatures is None else self.all_temperatures)
         if not self.steps and (not (self.nelbo or self.recall) or self.align_entropy is not None):
             raise ValueError("--steps must have a number, unless --nelbo or --recall alone is wanted")
-        if not self.all_temperatures:
+        if self.temperatures == ():
             raise ValueError("--temperatures must have a number")
         for name, value in (("sequences", self.sequences), ("draws", self.draws), ("strings", self.strings)):
             if value < 1:
@@ -124,12 +125,14 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
             f"--recall is for models of a discrete process, which can write in one step; {subject.label} "
             f"is none: {subject.description}"
         )
+    if options.nelbo or options.recall or options.teacher is not None:
+        subject = subject.with_teacher(options.teacher)
     text = None
     if options.steps or options.recall:
         text = open_text(options.data, subject, subject.length, " and ".join(wanting) or None)
     plan = Plan(
         steps=steps,
-        temperatures=options.all_temperatures,
+        temperatures=(subject.temperature,) if options.all_temperatures is None else options.all_temperatures,
         align=align,
         text=text,
         nelbo_text=open_text(options.data, subject, None, "--nelbo") if options.nelbo else None,

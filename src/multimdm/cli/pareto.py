@@ -44,7 +44,8 @@ class Options:
     steps: tuple[int, ...] = (4, 8, 16)
     """Numbers of network calls K."""
     temperatures: tuple[float, ...] = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
-    """The points of each curve; 1 is always among them, for the temperature-aligned table."""
+    """The points of each curve; 1 is always among them, for the temperature-aligned table, and what the checkpoint
+    advises."""
     judge: str | None = None
     """Who scores the samples: tales, a causal language model (directory, Hub name, .gguf file), or an autoregressive
     checkpoint of ours. Default: tales for models of Tales."""
@@ -101,13 +102,14 @@ def _open(options: Options) -> list[tuple["Subject", "Plan"]]:
     from multimdm.evaluation.plan import Plan
     from multimdm.evaluation.store import Store
 
-    align, temperatures = parse_entropy(options.align_entropy), tuple(sorted({*options.temperatures, 1.0}))
+    align = parse_entropy(options.align_entropy)
     opener = Opener(options.judge, options.drawing, Store(options.out / "points"), options.device)
     opened = []
     for path, label in zip(options.checkpoints, options.labels, strict=True):
         subject = opener.open(path, label, options.steps)
         why = "the entropy-aligned table (or --align-entropy NATS, or none)" if align == "corpus" else None
         text = open_text(options.data, subject, subject.length, why)
+        temperatures = tuple(sorted({*options.temperatures, 1.0, subject.temperature}))
         opened.append((subject, Plan(options.steps, temperatures, align, text, trajectories=True)))
     _check_comparable([subject for subject, _ in opened])
     return opened
@@ -129,6 +131,7 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     """Pictures, tables, points and the report."""
     from multimdm.data.directories import write_text
     from multimdm.evaluation.store import write_json
+    from multimdm.report.distances import distances_text
     from multimdm.report.evaluation_report import report
     from multimdm.report.pareto_figure import save_fronts
     from multimdm.report.tables import aligned_tables, csv_text, markdown
@@ -141,7 +144,7 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     texts = []
     for table in aligned_tables(evaluations, options.steps):
         write_text(out / f"{table.name}.csv", csv_text(table))
-        texts.append(markdown(table, judge))
+        texts += [text for text in (markdown(table, judge), distances_text(table)) if text]
     write_text(out / "tables.md", "\n".join(texts))
     write_text(out / "pareto.csv", _points(options, evaluations))
     write_json(out / "results.json", [evaluation.as_data() for evaluation in evaluations])

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Draw texts from a model. K steps are K network calls.
+    """Draw texts from a model. K steps are K network calls, or fewer if a text is finished sooner.
+
+    A checkpoint may advise an order, a temperature, a grid, a threshold and a number of steps: they are followed where
+    no option says otherwise, and --json tells what came of it.
 
     With --prompt, continuations of a text (--chat: answers to what a user says); with --infill, a text whose every
     [MASK] is replaced by one token.
@@ -151,6 +154,8 @@ def _as_data(options: Options, samples: "Samples") -> dict[str, Any]:
         for row, state, time in zip(rows, states.tolist(), times.tolist(), strict=True):
             row["trace"] = {"times": time, "states": state}
     settings = {name: value for name, value in asdict(options).items() if name not in ("out", "json", "trace")}
+    if samples.sampling is not None:
+        settings["sampling"] = asdict(samples.sampling)  # with what was advised or usual
     return {"settings": settings, "nfe": samples.nfe, "samples": rows}
 
 

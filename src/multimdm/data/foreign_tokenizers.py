@@ -4,6 +4,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from multimdm.data.smollm2 import NAME as SMOLLM2
+from multimdm.data.smollm2 import smollm2_file
 from multimdm.data.tokenizer import Tokenizer
 
 _FILES = (
@@ -21,16 +23,19 @@ _FILES = (
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """A tokenizer by directory or Hub name.
+    """A tokenizer by directory or Hub name, or inside a GGUF file; smollm2 is that of its package.
 
     A directory may hold one that `Tokenizer.save` wrote, a `tokenizer.json`, GPT-2's `vocab.json` and `merges.txt`, or
     BERT's `vocab.txt`. Where there is no BOS or EOS, BERT's [CLS] and [SEP] take their places, as the field has it for
     LM1B; where there is one of the two, it serves as both. Code from strangers is never run.
     """
-    directory = Path(name)
+    directory = smollm2_file("--tokenizer") if name == SMOLLM2 else Path(name)
     if directory.is_dir() and Tokenizer.saved_in(directory):
         return Tokenizer.load(directory)
-    foreign = _from_directory(directory) if directory.is_dir() else _from_hub(name)
+    if directory.is_file():
+        foreign = _from_gguf(directory)
+    else:
+        foreign = _from_directory(directory) if directory.is_dir() else _from_hub(name)
     backend = getattr(foreign, "backend_tokenizer", None)
     if backend is None:
         raise ValueError(f"--tokenizer {name}: it has no fast version (tokenizer.json), and only those can be used")
@@ -92,6 +97,18 @@ def _from_directory(directory: Path) -> Any:
         return build.from_pretrained(str(directory), **options)
     except Exception as error:  # damaged files make it raise nearly anything
         raise ValueError(f"--tokenizer {directory}: cannot be read ({_first_line(error)})") from error
+
+
+def _from_gguf(file: Path) -> Any:
+    if file.suffix != ".gguf":
+        raise ValueError(f"--tokenizer {file}: it is a file, but not a .gguf file; give a directory or a Hub name")
+    try:
+        return _transformers().AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+    except Exception as error:  # the package has many kinds of failure
+        raise ValueError(
+            f"--tokenizer {file}: cannot be read ({_first_line(error)}); GGUF files need gguf: "
+            "pip install 'multimdm[eval]'"
+        ) from error
 
 
 def _has_capitals(vocabulary: Path) -> bool:

@@ -2,24 +2,29 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, Int64, Integer
 from torch import Tensor
 
+from multimdm.data.tales_conditionals import Chain, Reader, conditionals, write
 from multimdm.data.tales_draws import Derivations, derive
 from multimdm.data.tales_grammar import END, PAD, STOP, Grammar
 from multimdm.data.tales_judge import Judge, least_epsilon
 from multimdm.data.tales_plan import Plan
 from multimdm.data.tales_words import DEFAULT
-from multimdm.process.checks import check_ids, check_integer, debug_checks, require
+from multimdm.process.checks import check_ids, check_integer, debug_checks, kind_of, require
 from multimdm.process.draws import Generator
+from multimdm.process.quantile import Order
 from multimdm.process.streams import Streams
 
 _MESSAGE = 2**19
 """How many numbers a message holds per position, over the stories that are scored together: a few MB."""
+_WRITTEN = 1024
+"""How many stories are written together: their laws take a few MB."""
 _TOKEN = re.compile(r"\[\w+\]|[\w']+|\S")
 
 
@@ -113,7 +118,7 @@ class Tales:
             isinstance(epsilon, int | float) and (epsilon == 0 or least <= epsilon <= 1),
             f"epsilon must be 0 or from {least:.1e} (less would leave the range of float64) to 1; got {epsilon!r}",
         )
-        judge = Judge(self._plan, epsilon)
+        judge = Judge(self._plan, float(epsilon))
         parts = self._check(ids).split(self._chunk)
         return torch.cat([judge.log_prob(part) for part in parts]).to(ids.device)
 
@@ -140,6 +145,32 @@ class Tales:
         valid = torch.zeros(len(x), dtype=torch.long).index_add(0, story, well.long())
         return SentenceCounts(valid.to(ids.device), begins.sum(1).to(ids.device))
 
+    def reader(self, num: int) -> Reader:
+        """Reads `num` stories of the pure source from left to right: predict(), observe(tokens), and so on."""
+        return Reader(self._chain, check_integer("num", num, 1))
+
+    def conditionals(self, ids: Integer[Tensor, "num length"]) -> Iterator[Float64[Tensor, "num V"]]:
+        """q(. | x^{<l}) under the pure source, exactly, position by position: l = 0 .. length - 1.
+
+        Only one position is held at a time; some thousands of stories take tens of MB. Where a story cannot be one of
+        the pure source, the iterator ends in an error at its first impossible token.
+        """
+        return (law.to(ids.device) for law in conditionals(self._chain, self._check(ids)))
+
+    def write(self, numbers: Float64[Tensor, "num length"], order: Order = "id") -> Int64[Tensor, "num length"]:
+        """The stories that the pure source draws from left to right by given numbers from 0 to 1, one for each token.
+
+        Each number falls into the cell of one token: of the cells of q(. | x^{<l}), laid out in the given order (see
+        process.quantile). If the numbers are uniform and independent, the stories are those of `sample`, in law.
+        """
+        parts = self._check_numbers(numbers).split(_WRITTEN)
+        return torch.cat([write(self._chain, part, order) for part in parts]).to(numbers.device)
+
+    @cached_property
+    def _chain(self) -> Chain:
+        """Made when it is first needed: most uses of Tales do without."""
+        return Chain(self._plan)
+
     def entropy(self) -> float:
         """The entropy of a story of the pure source in nats, computed from the grammar.
 
@@ -161,3 +192,17 @@ class Tales:
             f"ids must have shape [num, {self.length}]; got {list(ids.shape)}",
         )
         return ids.detach().to("cpu", torch.long)
+
+    def _check_numbers(self, numbers: Tensor) -> Tensor:
+        """Numbers for whole sequences, on the CPU, where the tables are."""
+        require(
+            isinstance(numbers, Tensor) and numbers.dtype == torch.float64,
+            f"numbers must be a float64 tensor, for rare tokens to have cells; got {kind_of(numbers)}",
+        )
+        require(
+            numbers.ndim == 2 and numbers.shape[1] == self.length,
+            f"numbers must have shape [num, {self.length}]; got {list(numbers.shape)}",
+        )
+        u = numbers.detach().cpu()
+        require(bool(((u >= 0) & (u < 1)).all()), "numbers must be from 0 to 1, 1 excluded; some are not")
+        return u

@@ -99,6 +99,14 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     @property
+    def tokens(self) -> list[str | None]:
+        """Every token as the vocabulary spells it, by its id; None where an id has none."""
+        spelt: list[str | None] = [None] * self.vocab_size
+        for token, i in self._tokens.items():
+            spelt[i] = token
+        return spelt
+
+    @property
     def special_tokens(self) -> dict[str, int]:
         """Tokens that no ordinary text has, such as ends of text, by what they are called."""
         return dict(self._special)

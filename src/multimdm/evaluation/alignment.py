@@ -45,8 +45,8 @@ class Trial:
 class Aligned:
     """A measurement at the temperature that was found."""
 
-    target: float | int
-    """The entropy asked for."""
+    target: float | int | None
+    """The entropy asked for; None of samples that are as the model is to be drawn, at whatever entropy."""
     reached: bool
     """Whether the target lies within the interval of the entropy; if not, this is the closest attainable."""
     trials: tuple[Trial, ...]

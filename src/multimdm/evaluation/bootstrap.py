@@ -120,8 +120,8 @@ class Bootstrap:
 
 
 def _entropy(counts: np.ndarray) -> np.ndarray:
-    """Of the distributions in proportion to the rows."""
-    shares = counts / counts.sum(-1, keepdims=True)
+    """Of the distributions in proportion to the rows; 0 for a resample of nothing but padding."""
+    shares = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
     return -(shares * np.log(shares, out=np.zeros_like(shares), where=shares > 0)).sum(-1)
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from jaxtyping import Int64
 from torch import Tensor
 
+from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.sample_statistics import distinct, repeated, token_counts, unigram_entropy
 from multimdm.evaluation.settings import Drawing
+from multimdm.evaluation.tales_distance import TalesDistances, tales_distances
 from multimdm.evaluation.tales_models import speaks_tales, tales_for
 from multimdm.evaluation.text_positions import text_positions
 from multimdm.pipeline import Model, Samples
@@ -46,6 +48,14 @@ class Measurement:
     """On Tales, the share of sentences that are well formed by themselves."""
     valid_stories: Estimate | None
     """On Tales, the share of samples that the source can make."""
+    token_distance: Estimate | None
+    """On Tales, the total variation between tokens of samples and of the source, averaged over positions."""
+    token_chance: float | None
+    """What as many real stories have of it, by chance alone: as much as a perfect model."""
+    pair_distance: Estimate | None
+    """On Tales, the total variation between pairs of neighbouring tokens, of all positions together."""
+    pair_chance: float | None
+    """What as many real stories have of it."""
     texts: tuple[str, ...]
     """The first few samples."""
 
@@ -104,7 +114,9 @@ def describe(
     there = text_positions(model, ids)
     num, length = ids.shape
     bootstrap = Bootstrap(num)
-    sentences, stories = _validity(model, ids, bootstrap)
+    tales = tales_for(model, length) if speaks_tales(model) else None
+    sentences, stories = (None, None) if tales is None else _validity(tales, ids, bootstrap)
+    far = TalesDistances() if tales is None else tales_distances(tales, ids)
     one, two, three = (bootstrap.mean(distinct(ids, n, there)) for n in (1, 2, 3))
     return Measurement(
         steps=steps,
@@ -121,17 +133,16 @@ def describe(
         duplicates=bootstrap.share(repeated(ids)),
         valid_sentences=sentences,
         valid_stories=stories,
+        token_distance=far.tokens,
+        token_chance=far.token_chance,
+        pair_distance=far.pairs,
+        pair_chance=far.pair_chance,
         texts=tuple(samples.texts[:_TEXTS]),
     )
 
 
-def _validity(
-    model: Model, ids: Int64[Tensor, "num L"], bootstrap: Bootstrap
-) -> tuple[Estimate | None, Estimate | None]:
-    """Shares of valid sentences and stories, if the model is one of Tales."""
-    if not speaks_tales(model):
-        return None, None
-    tales = tales_for(model, ids.shape[1])
+def _validity(tales: Tales, ids: Int64[Tensor, "num L"], bootstrap: Bootstrap) -> tuple[Estimate | None, Estimate]:
+    """Shares of valid sentences and stories."""
     counts = tales.valid_sentences(ids)
     sentences = bootstrap.share_of_parts(counts.valid, counts.total) if bool(counts.total.any()) else None
     # A story with a sentence that is not well formed is no story: only the others need be looked at as a whole.

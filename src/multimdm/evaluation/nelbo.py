@@ -22,13 +22,15 @@ class Nelbo:
     """An estimate: the mean over sequences and times; for an autoregressive model, the exact value."""
 
     reconstruction: float
-    """Nats per token."""
+    """Nats per token; of the one-step bound, the cross-entropy of the draft."""
     identification: float
-    """Nats per token; zero but for multi-mask models."""
+    """Nats per token; zero but for multi-mask models. Of the one-step bound, what tokens say of their masks."""
     standard_error: float
     """Of the total, over sequences (and the times that were drawn for them)."""
     sequences: int
     tokens: int
+    one_step: bool = False
+    """Whether it bounds -log p of a text that is written in one step from quantile noise (`one_step.py`)."""
     bound: bool = True
     """Whether it bounds the negative log-likelihood; CANDI's loss, which leaves the Gaussian part out, does not."""
 
@@ -55,6 +57,13 @@ class NelboSums:
         """Of no sequences."""
         return NelboSums(torch.zeros(7, dtype=torch.float64))
 
+    @staticmethod
+    def of(rec: Float64[Tensor, " B"], ident: Float64[Tensor, " B"], tokens: Float64[Tensor, " B"]) -> "NelboSums":
+        """Of sequences with these two terms and numbers of tokens."""
+        total = rec + ident
+        columns = rec, ident, total**2, total * tokens, tokens**2, tokens, torch.ones_like(tokens)
+        return NelboSums(torch.stack([column.sum() for column in columns]).cpu())
+
     def __add__(self, other: "NelboSums") -> "NelboSums":
         return NelboSums(self.values + other.values)
 
@@ -64,7 +73,8 @@ class NelboSums:
         ratio = (rec + ident) / tokens
         residuals = squares - 2 * ratio * cross + ratio**2 * tokens_squared
         error = math.sqrt(max(residuals, 0.0) * n / max(n - 1, 1)) / tokens
-        return Nelbo(rec / tokens, ident / tokens, error, int(n), int(tokens), not isinstance(process, Hybrid))
+        bound = not isinstance(process, Hybrid)
+        return Nelbo(rec / tokens, ident / tokens, error, int(n), int(tokens), bound=bound)
 
 
 @torch.no_grad()
@@ -91,9 +101,7 @@ def nelbo_sums(
     else:
         rec, ident = torch.stack([_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     tokens = (torch.full_like(rec, ids.shape[1]) if valid is None else valid.sum(1)).double()
-    total = rec + ident
-    columns = rec, ident, total**2, total * tokens, tokens**2, tokens, torch.ones_like(tokens)
-    return NelboSums(torch.stack([column.sum() for column in columns]).cpu())
+    return NelboSums.of(rec, ident, tokens)
 
 
 def validation_times(sequences: int, draws: int, seed: int) -> Float64[Tensor, "draws sequences"]:

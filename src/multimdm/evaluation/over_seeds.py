@@ -99,6 +99,8 @@ def _measurement(found: Sequence[Measurement]) -> Measurement:
         duplicates=of_samples([m.duplicates for m in found]),
         valid_sentences=_if_all(_share, [m.valid_sentences for m in found]),
         valid_stories=_if_all(of_samples, [m.valid_stories for m in found]),
+        token_distance=_if_all(_share, [m.token_distance for m in found]),
+        pair_distance=_if_all(_share, [m.pair_distance for m in found]),
     )
 
 

@@ -24,8 +24,8 @@ class Plan:
 
     steps: tuple[int, ...]
     temperatures: tuple[float | int, ...] = (1.0,)
-    align: float | int | Literal["corpus"] | None = None
-    """Entropy in nats, or that of the real text."""
+    align: float | int | Literal["corpus", "own"] | None = None
+    """Entropy in nats, or that of the real text. own: at no common entropy, but as each model is to be drawn."""
     text: RealText | None = None
     """Real text to compare samples with."""
     nelbo_text: RealText | None = None
@@ -103,8 +103,9 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
         for tau in plan.temperatures:
             add(f"K = {K}, tau = {tau:g}", num * (calls + 1), lambda p, K=K, tau=tau: subject.measured(K, tau, p))
         if plan.align is not None:
-            amount = num * (calls * (_TRIALS + 1) + 1)  # the one that is found is drawn again, for the judge
-            add(f"K = {K}, aligned", amount, lambda p, K=K: subject.aligned(K, target(subject, plan), p))
+            # The one that is found is drawn again, for the judge.
+            amount = num * (calls + 1) if plan.align == "own" else num * (calls * (_TRIALS + 1) + 1)
+            add(f"K = {K}, aligned", amount, lambda p, K=K: _aligned(subject, plan, K, p))
         if plan.trajectories:
             add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, K))
     for recall in recalls[1:]:
@@ -137,7 +138,7 @@ def collect(subject: Subject, plan: Plan) -> Evaluation:
         nats_per_token=held_out.nats_per_token if held_out is not None else None,
         recalls=tuple(recall(ignore) for recall in _recalls(subject, plan)),
         measurements=tuple(subject.measured(K, tau) for K in plan.steps for tau in plan.temperatures),
-        aligned=() if plan.align is None else tuple(subject.aligned(K, target(subject, plan)) for K in plan.steps),
+        aligned=() if plan.align is None else tuple(_aligned(subject, plan, K) for K in plan.steps),
         trajectories=tuple(picture for picture in pictures if picture.times),
     )
 
@@ -152,15 +153,23 @@ def _recalls(subject: Subject, plan: Plan) -> list[Callable[[Progress], Recall]]
         return subject.recall(text, plan.sequences, strings, temperature, progress)
 
     def aligned(progress: Progress) -> Recall:
-        return at(subject.aligned(1, target(subject, plan)).measurement.temperature, progress)
+        return at(_aligned(subject, plan, 1).measurement.temperature, progress)
 
-    return [partial(at, 1.0), *([aligned] if plan.align is not None and 1 in plan.steps else [])]
+    matched = plan.align not in (None, "own") and 1 in plan.steps
+    return [partial(at, 1.0), *([aligned] if matched else [])]
+
+
+def _aligned(subject: Subject, plan: Plan, steps: int, progress: Progress = ignore) -> Aligned:
+    """At the entropy that the plan wants, or as the model is to be drawn."""
+    if plan.align == "own":
+        return Aligned(None, True, (), subject.measured(steps, subject.temperature, progress))
+    return subject.aligned(steps, target(subject, plan), progress)
 
 
 def target(subject: Subject, plan: Plan) -> float:
     """The entropy to align to, in nats."""
     if plan.align != "corpus":
-        assert plan.align is not None
+        assert isinstance(plan.align, int | float)
         return float(plan.align)
     if plan.text is None:
         raise ValueError("aligning to the entropy of the corpus needs real text: give the data, or a number of nats")

@@ -6,7 +6,7 @@ One step draws x_1 from the prior and then every token by itself, so that
 
 a mixture over noise strings. The mean over S strings estimates it without bias; its logarithm is too low on average, by
 Jensen's inequality, and the less so the larger S is. Perplexity of samples rewards who writes little but well; this
-punishes it.
+punishes it. It is not for quantile noise, of which hardly any string leads to a given text: `one_step.py` is.
 """
 
 import math
@@ -40,6 +40,8 @@ class Recall:
     sequences: int
     strings: int
     """S: figures of the same S can be compared."""
+    proposed: bool = False
+    """Whether every text has strings of its own, which a teacher proposed (`quantile_models.py`)."""
 
 
 def has_recall(model: Model) -> bool:

@@ -1,8 +1,9 @@
 """How samples are drawn for measurements. Imports no torch."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePosixPath
 
+from multimdm.samplers.advice import SamplingAdvice, resolve
 from multimdm.samplers.settings import Law, Sampling
 
 
@@ -19,7 +20,18 @@ class Drawing:
     batch_size: int = 64
     """Sequences that go through the network together; changes no result."""
     law: Law = field(default_factory=Law)
-    """The rest of what is drawn."""
+    """The rest of what is drawn; what it leaves open is as the checkpoint advises."""
+
+    def resolved(self, advice: SamplingAdvice | None) -> "Drawing":
+        """With what the law leaves open filled in, so that results can tell what was drawn."""
+        sampling = resolve(Sampling(**vars(self.law)), advice)
+        return replace(self, law=Law(**{one.name: getattr(sampling, one.name) for one in fields(Law)}))
+
+    def temperature(self, advice: SamplingAdvice | None) -> float:
+        """tau where none is given: as advised, else 1."""
+        tau = resolve(Sampling(**vars(self.law)), advice).temperature
+        assert tau is not None
+        return float(tau)
 
     def sampling(self, steps: int, temperature: float | int) -> Sampling:
         """The law of the samples at K and tau, checked."""
@@ -34,7 +46,7 @@ class Drawing:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
         # With its own K, since a list of times fits no other.
-        Sampling(**{**vars(self.law), "steps": None, "temperature": 1.0}).check()
+        Sampling(**vars(self.law)).check()
 
 
 def label_of(path: str) -> str:

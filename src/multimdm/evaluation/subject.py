@@ -12,6 +12,13 @@ from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.measurement import Measurement, measure
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.quantile_models import (
+    QuantileNoise,
+    has_quantile_noise,
+    one_step_bound,
+    open_quantile_noise,
+    recall_by_importance,
+)
 from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
 from multimdm.evaluation.recall import Recall, one_step_recall
 from multimdm.evaluation.settings import Drawing, label_of
@@ -22,6 +29,8 @@ from multimdm.pipeline.hub import local_directory
 from multimdm.process import Hybrid, MultiMask
 
 Result = TypeVar("Result")
+_STRINGS_OF_ALL = 32
+"""A string from the prior serves all texts; one that a teacher proposes serves its own, so there are fewer of them."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +45,33 @@ class Subject:
     judge: Judge | None
     drawing: Drawing
     store: Store
+    quantile_noise: QuantileNoise | None = None
+    """Of a model that has any, with its teacher, for figures of held-out text."""
+    given_temperature: float | None = None
+    """Instead of the one that the checkpoint advises."""
 
     @classmethod
     def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str | None = None) -> "Subject":
-        """Load a checkpoint; it has no judge yet, since judges are made for a model."""
+        """Load a checkpoint; it has no judge yet, since judges are made for a model.
+
+        What the drawing leaves open is as the checkpoint advises, from here on: results and requests name it.
+        """
         directory = local_directory(path)
         model = load(directory, device)
         fingerprint = fingerprint_of_checkpoint(directory)
-        return cls(label or label_of(path), path, fingerprint, model, None, drawing, store)
+        return cls(label or label_of(path), path, fingerprint, model, None, drawing.resolved(model.advice), store)
 
     @property
     def length(self) -> int:
         """Of the samples."""
         return length_of(self.model, self.drawing.length)
+
+    @property
+    def temperature(self) -> float:
+        """tau where none is given: as the checkpoint advises, else 1."""
+        if self.given_temperature is not None:
+            return self.given_temperature
+        return self.drawing.temperature(self.model.advice)
 
     @property
     def description(self) -> str:
@@ -114,25 +137,40 @@ class Subject:
 
     def nelbo(self, text: RealText, sequences: int, draws: int, progress: Progress = ignore) -> Nelbo:
         """On real text."""
-        seed, batch_size = self.drawing.seed, self.drawing.batch_size
-        depends_on = {"checkpoint": self.fingerprint, "text": text.fingerprint, "sequences": sequences}
-        return self.store.remembered(
-            Nelbo,
-            {**depends_on, "draws": draws, "seed": seed},
-            lambda: evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress),
-        )
+        seed, batch_size, noise = self.drawing.seed, self.drawing.batch_size, self.quantile_noise
+
+        def compute() -> Nelbo:
+            if noise is not None:
+                return one_step_bound(self.model, noise, text, sequences, draws, seed, progress)
+            return evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress)
+
+        return self.store.remembered(Nelbo, {**self._held_out(text, sequences), "draws": draws, "seed": seed}, compute)
 
     def recall(
         self, text: RealText, sequences: int, strings: int, temperature: float | int, progress: Progress = ignore
     ) -> Recall:
         """Of real text, when it is written in one step."""
-        seed, tau = self.drawing.seed, float(temperature)
-        depends_on = {"checkpoint": self.fingerprint, "text": text.fingerprint, "sequences": sequences}
-        return self.store.remembered(
-            Recall,
-            {**depends_on, "strings": strings, "temperature": tau, "seed": seed},
-            lambda: one_step_recall(self.model, text, sequences, strings, tau, seed, progress),
-        )
+        seed, tau, noise = self.drawing.seed, float(temperature), self.quantile_noise
+        strings = strings if noise is None else max(1, strings // _STRINGS_OF_ALL)
+
+        def compute() -> Recall:
+            if noise is not None:
+                return recall_by_importance(self.model, noise, text, sequences, strings, tau, seed, progress)
+            return one_step_recall(self.model, text, sequences, strings, tau, seed, progress)
+
+        request = {**self._held_out(text, sequences), "strings": strings, "temperature": tau, "seed": seed}
+        return self.store.remembered(Recall, request, compute)
+
+    def _held_out(self, text: RealText, sequences: int) -> dict[str, Any]:
+        """What a figure of held-out text depends on."""
+        known = {"checkpoint": self.fingerprint, "text": text.fingerprint, "sequences": sequences}
+        return known if self.quantile_noise is None else {**known, "teacher": self.quantile_noise.teacher.fingerprint}
+
+    def with_teacher(self, teacher: str | None = None) -> "Subject":
+        """Of a model with quantile noise: with the teacher that its lineage names, or another name for it."""
+        if teacher is None and not has_quantile_noise(self.model):
+            return self
+        return replace(self, quantile_noise=open_quantile_noise(self.model, self.length, teacher))
 
     def remembered_picture(self, kind: type[Result], steps: int, compute: Callable[[], Result]) -> Result:
         """Something else that depends on K and the samples' settings alone."""

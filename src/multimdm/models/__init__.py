@@ -2,7 +2,15 @@
 
 from multimdm.models.config import SIZES, DiTConfig
 from multimdm.models.dit import DiT
-from multimdm.models.expand import expand_masks, gate_time, show_noise, tell_masks_apart, with_dropout
+from multimdm.models.expand import (
+    code_masks,
+    expand_masks,
+    gate_time,
+    look_both_ways,
+    show_noise,
+    tell_masks_apart,
+    with_dropout,
+)
 from multimdm.models.initialise import start_copying
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_adapter import Adapter
@@ -19,8 +27,10 @@ __all__ = [
     "LLaDA",
     "LLaDAConfig",
     "Mixture",
+    "code_masks",
     "expand_masks",
     "gate_time",
+    "look_both_ways",
     "rebuilt",
     "show_noise",
     "start_copying",

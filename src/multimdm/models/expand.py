@@ -3,11 +3,13 @@
 Sec. 3.2, continual adaptation. The multi-mask posterior depends on t, and MDLM's networks do not see it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from multimdm.models.config import DiTConfig
@@ -63,6 +65,47 @@ def tell_masks_apart(network: DiT, scale: float, seed: int) -> DiT:
         state["vocab_embed.embedding"] = rows
 
     return _rebuilt(network, network.config, add_noise)
+
+
+def code_masks(network: DiT, scale: float, seed: int) -> DiT:
+    """A network whose masks say where in [0, 1) their buckets lie (`process/quantile.py`): codes on all their rows.
+
+    The code of bucket k holds sines and cosines of pi 2^j (k + 1/2) / M, j = 0, 1, ... up to the frequency at which
+    neighbours differ by a quarter of a turn, mapped to the width of the network by a random matrix and made `scale`
+    times as large as the entries of the tokens' rows. It is added to the mask's row and to that for noise. What has
+    no such meaning must find it, and for hundreds of steps does not. The given network is left as it is.
+    """
+    V, M, generator = network.config.vocab_size, network.config.num_masks, torch.Generator().manual_seed(seed)
+
+    def add_codes(state: dict[str, Tensor]) -> None:
+        rows = state["vocab_embed.embedding"].clone()
+        codes = bucket_codes(M)
+        spread = torch.randn((codes.shape[1], rows.shape[1]), generator=generator, dtype=codes.dtype)
+        codes = codes @ spread
+        codes = codes * (rows[:V].double().square().mean() / codes.square().mean()).sqrt().cpu()
+        for first in range(V, len(rows), M):
+            rows[first : first + M] += (scale * codes).to(rows)
+        state["vocab_embed.embedding"] = rows
+
+    return _rebuilt(network, network.config, add_codes)
+
+
+def bucket_codes(num_masks: int) -> Float64[Tensor, "M codes"]:
+    """sin and cos of pi 2^j (k + 1/2) / M for every bucket k."""
+    middle = (torch.arange(num_masks, dtype=torch.float64) + 0.5) / num_masks
+    frequencies = torch.pi * 2.0 ** torch.arange(max(5, math.ceil(math.log2(num_masks))), dtype=torch.float64)
+    angles = middle[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def look_both_ways(network: DiT) -> DiT:
+    """An autoregressive network as a masked one: it attends to all positions, and its start symbol becomes its mask.
+
+    What it knows of words and of how they follow each other is a start; predictions must be learnt anew. The given
+    network is left as it is.
+    """
+    require(network.config.causal, "only an autoregressive network can be made to look both ways; this one does")
+    return _rebuilt(network, replace(network.config, causal=False), lambda state: None)
 
 
 def gate_time(network: DiT, conditioning: Literal["sigma", "time"] = "sigma") -> DiT:

@@ -10,6 +10,7 @@ from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation, RelaxedElbo
 from multimdm.objectives.sdtt import Sdtt, SdttSettings
+from multimdm.objectives.states import Shares
 from multimdm.objectives.times import stratified_times
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "RelaxedElbo",
     "Sdtt",
     "SdttSettings",
+    "Shares",
     "Sums",
     "stratified_times",
 ]

@@ -41,9 +41,9 @@ class TiedPath:
         """x_t."""
         return anchored_state(self.process, batch.ids, anchor(self.end, batch.generator), t)
 
-    def shown(self, x: Tensor) -> Tensor | Mixture:
-        """The state with x_1 beside it."""
-        return shown_with_end(self.process, x, self.end)
+    def shown(self, x: Tensor, given: Tensor | None = None) -> Tensor | Mixture:
+        """The state with x_1 beside it, but where tokens are given."""
+        return shown_with_end(self.process, x, self.end, given)
 
     def reverse_sample(self, clean: Tensor, x: Tensor, s: Time, t: Time, generator: Generator) -> Int64[Tensor, "B L"]:
         """x_s from x_t and hypotheses of the clean tokens."""

@@ -12,17 +12,15 @@ from torch import Tensor, nn
 
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.pipeline.canvas import Canvas, empty_canvas
-from multimdm.process import Hybrid, Process, Streams
+from multimdm.process import Hybrid, Streams
 from multimdm.process.checks import check_integer, require
-from multimdm.samplers.ancestral import Ancestral
+from multimdm.samplers.advice import resolve
 from multimdm.samplers.autoregressive import generate_autoregressive
 from multimdm.samplers.candi import generate_candi
-from multimdm.samplers.clean import Choice
 from multimdm.samplers.confidence import Confidence
-from multimdm.samplers.loop import Generated, Step, Watch, generate
-from multimdm.samplers.remain import masked_process
+from multimdm.samplers.loop import Generated, Watch, generate
 from multimdm.samplers.settings import Sampling
-from multimdm.samplers.tied import refuse_tied
+from multimdm.samplers.steps import choice_of, step_of
 from multimdm.samplers.trace import Trace
 
 if TYPE_CHECKING:
@@ -39,6 +37,8 @@ class Samples:
     nfe: int
     """Network calls that a sequence needed, one after another."""
     trace: Trace | None = None
+    sampling: Sampling | None = None
+    """How they were drawn, with what was advised or usual where nothing was given."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,10 @@ class Run:
 
 
 def settings_of(**options: Any) -> tuple[Sampling, Run]:
-    """What is drawn and how the work is done, from names that are fields of one or the other, checked."""
+    """What is drawn and how the work is done, from names that are fields of one or the other, checked.
+
+    What is None or left out is the checkpoint's advice, else the usual.
+    """
     law, work = ({field.name for field in fields(kind)} for kind in (Sampling, Run))
     for name in options:
         if name not in law | work:
@@ -94,8 +97,8 @@ def length_of(model: "Model", length: int | None) -> int:
 
 
 def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Samples:
-    """Make all positions that are not fixed, batch by batch."""
-    sampling.check()
+    """Make all positions that are not fixed, batch by batch; what the settings leave open is as the model advises."""
+    sampling = resolve(sampling, model.advice)
     run.check()
     length_of(model, canvas.given.shape[1])
     canvas = canvas.to(next(model.network.parameters()).device)
@@ -113,13 +116,13 @@ def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Sample
         texts=decode(model.tokenizer, ids, canvas.valid) if model.tokenizer is not None else [],
         nfe=max(part.nfe for part in parts),
         trace=Trace.join(traces) if traces else None,
+        sampling=sampling,
     )
 
 
 def check_fit(model: "Model", length: int | None, sampling: Sampling) -> None:
     """Refuse settings of unconditional samples that the model cannot follow; nothing is drawn."""
-    sampling.check()
-    _maker(model, empty_canvas(1, length_of(model, length)), sampling)
+    _maker(model, empty_canvas(1, length_of(model, length)), resolve(sampling, model.advice))
 
 
 def decode(tokenizer: Tokenizer, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None) -> list[str]:
@@ -143,8 +146,7 @@ Maker = Callable[[Canvas, Streams, Run], Generated]
 
 def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
     """What turns a canvas into sequences: a diffusion step in the loop, or the sampler of an AR or a CANDI model."""
-    choice = Choice(sampling.temperature, sampling.top_p, sampling.top_k, never=sampling.exclude_tokens)
-    process = model.process
+    choice, process = choice_of(sampling), model.process
     _check_tokens(model, sampling)
     if process is None:
         _check_autoregressive(canvas, sampling)
@@ -168,31 +170,12 @@ def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
             run.trace,
             run.watch,
         )
-    step = _step(process, canvas, sampling, choice)
+    step = step_of(process, sampling)
+    if isinstance(step, Confidence):
+        step.check(~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
     return lambda part, streams, run: generate(
         model.network, process, step, part.given, part.fixed, part.valid, streams, run.trace, run.watch
     )
-
-
-def _step(process: Process, canvas: Canvas, sampling: Sampling, choice: Choice) -> Step:
-    """The step that the settings ask for, checked against process and canvas before any work."""
-    if sampling.order == "confidence":
-        masked_process(process, "order='confidence'")
-        step = Confidence(
-            sampling.num_steps,
-            choice,
-            sampling.block_length,
-            sampling.threshold,
-            sampling.remasking,
-            sampling.guidance,
-            sampling.postpone_tokens,
-        )
-        step.check(~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
-        return step
-    if sampling.corrector:
-        masked_process(process, "corrector")
-        refuse_tied(process, "corrector")
-    return Ancestral(sampling.times, choice, sampling.greedy_last, sampling.corrector)
 
 
 def _check_tokens(model: "Model", sampling: Sampling) -> None:

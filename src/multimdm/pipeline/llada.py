@@ -27,6 +27,7 @@ from multimdm.pipeline.mask_settings import MASKS, MaskSettings, describe_masks,
 from multimdm.pipeline.shards import SHARD_BYTES, Shards, write_shards
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
+from multimdm.samplers.advice import SamplingAdvice
 
 Precision = Literal["auto", "float32", "bfloat16"]
 """Of the weights in memory; auto is what the files have."""
@@ -44,7 +45,8 @@ class Loaded:
     network: LLaDA
     process: MultiMask
     tokenizer: Tokenizer | None
-    lineage: tuple[dict[str, Any], ...]
+    lineage: tuple[dict[str, Any], ...] = ()
+    advice: SamplingAdvice | None = None
 
 
 def is_llada(directory: Path) -> bool:
@@ -87,7 +89,8 @@ def load_llada(
     network = expand_llada(whole.network, settings.mask_ids)
     adapter = replace(settings.adapter, base=str(place) if base is not None else settings.adapter.base)
     load_adapter(network, adapter, {name.removeprefix(_PEFT_PREFIX): x for name, x in tensors.items()})
-    return Loaded(network.eval(), settings.process(), _tokenizer(directory) or whole.tokenizer, settings.lineage)
+    tokenizer = _tokenizer(directory) or whole.tokenizer
+    return Loaded(network.eval(), settings.process(), tokenizer, settings.lineage, settings.advice)
 
 
 def load_adapter_alone(directory: Path) -> Loaded:
@@ -100,7 +103,7 @@ def load_adapter_alone(directory: Path) -> Loaded:
     base = base_model_config(settings.adapter.base)
     network = LLaDA(with_masks(base, settings.mask_ids), device="meta")
     load_adapter(network, settings.adapter, {name.removeprefix(_PEFT_PREFIX): x for name, x in tensors.items()})
-    return Loaded(network.eval(), settings.process(), _tokenizer(directory), settings.lineage)
+    return Loaded(network.eval(), settings.process(), _tokenizer(directory), settings.lineage, settings.advice)
 
 
 def base_model_config(path: str | Path) -> LLaDAConfig:
@@ -130,9 +133,10 @@ def save_llada(
     lineage: tuple[dict[str, Any], ...],
     directory: Path,
     shard_bytes: int = SHARD_BYTES,
+    advice: SamplingAdvice | None = None,
 ) -> None:
     """Write an adapter if the network has one, else the published layout."""
-    settings = describe_masks(process, network.config.mask_rows, network.adapter, lineage)
+    settings = describe_masks(process, network.config.mask_rows, network.adapter, lineage, advice)
     _write_json(directory / MASKS, dump_masks(settings))
     if network.adapter is not None:
         tensors = {_PEFT_PREFIX + name: x.detach().cpu() for name, x in adapter_tensors(network).items()}
@@ -152,8 +156,9 @@ def _load_whole(directory: Path, device: torch.device, precision: Precision) -> 
         _check_tensors(shards, network)
         _read_weights(shards, network, device, precision)
     network.to(device)  # what is no weight
-    process = MultiMask(config.vocab_size, 1) if settings is None else settings.process()
-    return Loaded(network.eval(), process, tokenizer, settings.lineage if settings is not None else ())
+    if settings is None:
+        return Loaded(network.eval(), MultiMask(config.vocab_size, 1), tokenizer)
+    return Loaded(network.eval(), settings.process(), tokenizer, settings.lineage, settings.advice)
 
 
 def _read_weights(shards: Shards, network: LLaDA, device: torch.device, precision: Precision) -> None:

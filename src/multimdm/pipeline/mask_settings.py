@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 from multimdm.models.llada_adapter import Adapter
 from multimdm.pipeline.settings import read_as
 from multimdm.process import MultiMask, Schedule, modulo
+from multimdm.samplers.advice import SamplingAdvice
 
 MASKS = "masks.json"
 
@@ -30,6 +31,8 @@ class MaskSettings:
     """Of an adapter; None for a whole network."""
     lineage: tuple[dict[str, Any], ...] = ()
     """How it came to be, oldest first: each step with its settings."""
+    advice: SamplingAdvice | None = None
+    """How it wants to be sampled, unless told otherwise."""
     version: Literal[1] = 1
 
     def process(self) -> MultiMask:
@@ -40,7 +43,11 @@ class MaskSettings:
 
 
 def describe_masks(
-    process: MultiMask, mask_rows: tuple[int, ...], adapter: Adapter | None, lineage: tuple[dict[str, Any], ...]
+    process: MultiMask,
+    mask_rows: tuple[int, ...],
+    adapter: Adapter | None,
+    lineage: tuple[dict[str, Any], ...],
+    advice: SamplingAdvice | None = None,
 ) -> MaskSettings:
     """The settings that give back this process."""
     usual = torch.equal(process.assignment.cpu(), modulo(process.vocab_size, process.num_masks))
@@ -53,6 +60,7 @@ def describe_masks(
         tied_noise=process.tied_noise,
         adapter=adapter,
         lineage=lineage,
+        advice=advice,
     )
 
 

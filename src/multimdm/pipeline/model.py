@@ -16,7 +16,7 @@ from multimdm.models.foreign import Foreign, load_exactly
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
 from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.files import new_directory, read_json, read_safetensors, write_safetensors
-from multimdm.pipeline.generation import Samples, answers_of, fill, length_of, settings_of, tokenizer_of
+from multimdm.pipeline.generation import Samples, answers_of, check_fit, fill, length_of, settings_of, tokenizer_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import Precision, is_adapter, is_llada, load_adapter_alone, load_llada, save_llada
 from multimdm.pipeline.settings import (
@@ -29,6 +29,8 @@ from multimdm.pipeline.settings import (
 )
 from multimdm.process import AnyProcess, MultiMask
 from multimdm.process.checks import check_integer, require
+from multimdm.samplers.advice import SamplingAdvice
+from multimdm.samplers.settings import Sampling
 
 _ASSIGNMENT = "process.assignment"
 _NETWORK = "network."
@@ -47,20 +49,24 @@ class Model:
     leftover: dict[str, Tensor] = field(default_factory=dict)
     """What an imported checkpoint has and our network does not use."""
     lineage: tuple[dict[str, Any], ...] = ()
+    advice: SamplingAdvice | None = None
+    """How it wants to be sampled: followed wherever nothing else is said."""
 
     def sample(
         self,
         num: int = 4,
         length: int | None = None,
         steps: int | None = None,
-        temperature: float | int = 1.0,
+        temperature: float | int | None = None,
         seed: int = 0,
         **options: Any,
     ) -> Samples:
-        """New sequences of `length` tokens (the network's longest unless given), by `steps` network calls (4).
+        """New sequences of `length` tokens (the network's longest unless given), by `steps` network calls.
 
-        `options` are the other fields of `multimdm.samplers.Sampling` (what is drawn: top_p, top_k, grid, order, ...)
-        and of `multimdm.pipeline.Run` (how the work is done: first, batch_size, trace, watch).
+        What is None or left out is as the checkpoint advises (`model.advice`), else 4 steps at temperature 1 in
+        ancestral order; `Samples.sampling` tells what came of it. `options` are the other fields of
+        `multimdm.samplers.Sampling` (what is drawn: order, grid, top_p, top_k, ...) and of `multimdm.pipeline.Run`
+        (how the work is done: first, batch_size, trace, watch).
         """
         sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
         return fill(self, empty_canvas(num, length_of(self, length)), sampling, run)
@@ -71,7 +77,7 @@ class Model:
         num: int = 1,
         length: int | None = None,
         steps: int | None = None,
-        temperature: float | int = 1.0,
+        temperature: float | int | None = None,
         seed: int = 0,
         bos: bool = False,
         chat: bool = False,
@@ -100,7 +106,7 @@ class Model:
         text: str,
         num: int = 1,
         steps: int | None = None,
-        temperature: float | int = 1.0,
+        temperature: float | int | None = None,
         seed: int = 0,
         bos: bool = False,
         **options: Any,
@@ -132,7 +138,7 @@ class Model:
         with (whole_directory if replace else new_directory)(Path(path)) as directory:
             if isinstance(network, LLaDA):
                 assert isinstance(self.process, MultiMask)
-                save_llada(network, self.process, self.lineage, directory)
+                save_llada(network, self.process, self.lineage, directory, advice=self.advice)
             else:
                 self._save_dit(network, directory)
             if self.tokenizer is not None:
@@ -148,6 +154,7 @@ class Model:
             process=describe_process(self.process) if self.process is not None else None,
             foreign=self.foreign,
             lineage=self.lineage,
+            advice=self.advice,
         )
         (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
         write_safetensors(tensors, directory / "model.safetensors")
@@ -177,7 +184,9 @@ def load(
         raise ValueError(f"{directory} is not a checkpoint directory")
     if is_llada(directory):
         found = load_llada(directory, place, precision, base)
-        return Model(found.network, found.process, found.tokenizer, lineage=found.lineage)
+        model = Model(found.network, found.process, found.tokenizer, lineage=found.lineage, advice=found.advice)
+        _check_advice(model, directory)
+        return model
     require(
         precision in ("auto", "float32") and base is None,
         f"precision and base are for LLaDA networks; {directory} is none: leave them out",
@@ -196,14 +205,17 @@ def load(
         if settings.process.kind == "multimask":
             require(_ASSIGNMENT in tensors, f"{directory}: model.safetensors lacks '{_ASSIGNMENT}'")
         process = build_process(settings.process, tensors.get(_ASSIGNMENT))
-    return Model(
+    model = Model(
         network=network.to(place),
         process=process,
         tokenizer=Tokenizer.load(directory) if Tokenizer.saved_in(directory) else None,
         foreign=settings.foreign,
         leftover=_under(tensors, _LEFTOVER),
         lineage=settings.lineage,
+        advice=settings.advice,
     )
+    _check_advice(model, directory)
+    return model
 
 
 def load_outline(path: str | Path) -> Model:
@@ -212,7 +224,7 @@ def load_outline(path: str | Path) -> Model:
     if not is_adapter(directory):
         return load(directory)
     found = load_adapter_alone(directory)
-    return Model(found.network, found.process, found.tokenizer, lineage=found.lineage)
+    return Model(found.network, found.process, found.tokenizer, lineage=found.lineage, advice=found.advice)
 
 
 def _check_fit(settings: CheckpointSettings, directory: Path) -> None:
@@ -226,6 +238,15 @@ def _check_fit(settings: CheckpointSettings, directory: Path) -> None:
             network.noise_rows == rows,
             f"{directory}: the network has {network.noise_rows} rows for noise; its process needs {rows}",
         )
+
+
+def _check_advice(model: Model, directory: Path) -> None:
+    """What a checkpoint advises must be possible with it."""
+    if model.advice is not None:
+        try:
+            check_fit(model, None, Sampling())
+        except ValueError as error:
+            raise ValueError(f"{directory}: advice: {error}") from None
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

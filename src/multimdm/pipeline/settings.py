@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 from multimdm.models import DiTConfig
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
 from multimdm.process.hybrid import USUAL_RANKS
+from multimdm.samplers.advice import SamplingAdvice
 
 _STRICT = ConfigDict(extra="forbid")
 FORMAT_VERSION = 1
@@ -58,6 +59,8 @@ class CheckpointSettings:
     foreign: ForeignSettings | None = None
     lineage: tuple[dict[str, Any], ...] = ()
     """How it came to be, oldest first: each step with its settings."""
+    advice: SamplingAdvice | None = None
+    """How it wants to be sampled, unless told otherwise."""
     version: Literal[1] = FORMAT_VERSION
 
 

@@ -8,7 +8,7 @@ before, the marginals of x_0 and x_1 are untouched while x_1 tells of x_0.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.process.base import Ids
@@ -103,15 +103,21 @@ def anchored_loss(
     return LossTerms(v.d_alpha / v.one_minus_alpha * picked, identification)
 
 
-def shown_with_end(process: MultiMask, x_t: Ids, end: Ids) -> Tensor | Mixture:
+def shown_with_end(
+    process: MultiMask, x_t: Ids, end: Ids, given: Bool[Tensor, "*shape"] | None = None
+) -> Tensor | Mixture:
     """What a network is shown: x_t, and beside it x_1 at every position if the process says so.
 
-    Mask j as noise is the id V + M + j, that of a row of its own: the network can tell it from j as a state.
+    Mask j as noise is the id V + M + j, that of a row of its own: the network can tell it from j as a state. Where a
+    token is `given`, the noise behind it is not known, and the weight of its row is 0.
     """
     if not process.noise_shown:
         return x_t
     ids = torch.stack([x_t.long(), end + process.num_masks], dim=-1)
-    return Mixture(torch.ones(ids.shape, device=ids.device), ids)
+    weights = torch.ones(ids.shape, device=ids.device)
+    if given is not None:
+        weights[..., 1] = (~given).to(weights.dtype)
+    return Mixture(weights, ids)
 
 
 def told_of_end(

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 import multimdm
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
+from multimdm.report.distances import chance_text, distances_section
 from multimdm.report.formats import (
     BEST_NOTE,
     INTERVAL,
     NO_BOUND,
     NO_TEXT,
     NOTHING,
+    ONE_STEP,
     UNRANKED_NOTE,
     UNREACHED,
     UNREACHED_NOTE,
@@ -42,7 +44,7 @@ _NOTES = (
 _OVER_SAMPLES = (
     f"Brackets are {INTERVAL}s over samples: percentile bootstrap, and Wilson's for stories, duplicates and "
     "sentences that all agree (it takes samples for independent; equal ones are so together, so for duplicates it is "
-    "rather too narrow)."
+    "rather too narrow). Those of distances from the source are by random halves of the samples."
 )
 _OVER_SEEDS = (
     f"Figures are means {{spread}} (of GenPPL the geometric one), brackets Student's {INTERVAL}s {{spread}}; texts are "
@@ -63,6 +65,7 @@ def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int])
     yield from _models(evaluations)
     for comparison in aligned_tables(evaluations, steps):
         yield from _comparison(comparison)
+        yield from distances_section(comparison)
     yield from _fronts(evaluations, steps)
     yield from _all_measurements(evaluations)
     yield from _samples(evaluations)
@@ -84,6 +87,7 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         if with_nelbo:
             n = e.nelbo
             bound = perplexity_text(n.perplexity) if n is not None and n.bound else NO_BOUND
+            bound += f", {ONE_STEP}" if n is not None and n.one_step else ""
             row += [f"{n.total:.4f} ± {n.standard_error:.4f}", bound] if n else [NOTHING] * 2
         rows.append(row)
     yield table("Models", header, rows, "words")
@@ -155,10 +159,12 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     if not any(e.measurements for e in evaluations):
         return
     yield heading("All measurements")
+    if chance := chance_text(m for e in evaluations for m in e.measurements):
+        yield paragraph(f"Distances are from the source: {chance}")
     tales = any(m.valid_stories is not None for e in evaluations for m in e.measurements)
     calls = any(m.nfe != m.steps for e in evaluations for m in e.measurements)
     header = ["model", "K", *(["calls"] if calls else []), "τ", "GenPPL", "entropy", "pooled"]
-    header += ["valid stories", "valid sentences"] if tales else []
+    header += ["valid stories", "valid sentences", "token distance", "pair distance"] if tales else []
     header += ["distinct-1", "distinct-2", "distinct-3", "duplicates"]
     rows = []
     for e in evaluations:
@@ -173,6 +179,7 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             row += [_with_interval(x, entropy_text) for x in (m.entropy, m.pooled_entropy)]
             if tales:
                 row += [_with_interval(x, share_text) for x in (m.valid_stories, m.valid_sentences)]
+                row += [_with_interval(x, entropy_text) for x in (m.token_distance, m.pair_distance)]
             row += [_with_interval(d, ratio_text) for d in m.distinct]
             row.append(_with_interval(m.duplicates, share_text))
             rows.append(row)

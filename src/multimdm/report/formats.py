@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from multimdm.evaluation.bootstrap import LEVEL, Estimate
+from multimdm.evaluation.plan import Evaluation
 
 INTERVAL = f"{LEVEL:.0%} interval"
 NOTHING = "–"
@@ -16,9 +17,16 @@ BEST_NOTE = f"Bold: the lowest at K calls, with all whose {LEVEL:.0%} intervals 
 UNRANKED_NOTE = "What took more network calls than K says how many; it is not ranked."
 NO_BOUND = "no bound of the likelihood"
 """Instead of a perplexity, of CANDI's loss."""
+ONE_STEP = "of text that is written in one step"
+"""Beside a bound that is no NELBO: that of quantile noise."""
 NO_TEXT = (
     "No held-out text was given (--data), so the entropy of real text and the judge's own score on it are not known."
 )
+
+
+def common_entropy(evaluations: Sequence[Evaluation]) -> bool:
+    """Whether samples were matched to one entropy, and not drawn as each model wants to be."""
+    return any(one.target is not None for evaluation in evaluations for one in evaluation.aligned)
 
 
 def by_steps(steps: Sequence[int]) -> list[str]:

@@ -48,4 +48,5 @@ def _marks(evaluation: Evaluation) -> list[str]:
 
 
 def _over(recall: Recall) -> str:
-    return f"{recall.sequences:,} texts, {recall.strings:,} noise strings"
+    each = " for each, proposed by the teacher" if recall.proposed else ""
+    return f"{recall.sequences:,} texts, {recall.strings:,} noise strings{each}"

@@ -8,8 +8,18 @@ from matplotlib.figure import Figure
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
+from multimdm.report.distances import distances_text
 from multimdm.report.evaluation_report import evaluation_sections
-from multimdm.report.formats import INTERVAL, NOTHING, UNREACHED, by_steps, full_text, perplexity_text, ratio_digits
+from multimdm.report.formats import (
+    INTERVAL,
+    NOTHING,
+    UNREACHED,
+    by_steps,
+    common_entropy,
+    full_text,
+    perplexity_text,
+    ratio_digits,
+)
 from multimdm.report.markdown import markdown_table
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
@@ -60,9 +70,11 @@ class Reproduction:
 
 
 _RATIOS = (
-    "Of the entropy-aligned samples, by pairs of models of the same seed: geometric mean, with Student's "
-    f"{INTERVAL} over seeds. Below 1 is better, also where the intervals of single models overlap. "
-    f"{UNREACHED} One of the two is not at the entropy asked for."
+    "By pairs of models of the same seed: geometric mean, with Student's "
+    f"{INTERVAL} over seeds. Below 1 is better, also where the intervals of single models overlap."
+)
+_RATIOS_ALIGNED = (
+    f"Of the entropy-aligned samples. {_RATIOS} {UNREACHED} One of the two is not at the entropy asked for."
 )
 
 
@@ -104,11 +116,20 @@ def tables_text(result: Reproduction) -> str:
     parts += [f"\n{_absence(label, why)}" for label, why in result.absent.items()]
     if result.ratios:
         header = by_steps(result.steps)
-        parts += ["", f"### {_ratios_title(result)}", "", _RATIOS, "", *markdown_table(header, _ratio_rows(result))]
+        parts += [
+            "",
+            f"### {_ratios_title(result)}",
+            "",
+            _ratios_note(result),
+            "",
+            *markdown_table(header, _ratio_rows(result)),
+        ]
     for comparison in aligned_tables(result.evaluations, result.steps):
         parts += ["", markdown(comparison, result.judge).rstrip()]
         if rows := result.published.get(comparison.name):
             parts += ["", "In the paper:", "", *markdown_table(by_steps(result.steps), _published_rows(rows))]
+        if distances := distances_text(comparison):
+            parts += ["", distances.rstrip()]
     beside = (
         variety_text(result.evaluations, result.steps),
         nelbo_text(result.evaluations),
@@ -132,7 +153,7 @@ def _sections(result: Reproduction) -> Iterator[Markup]:
         yield paragraph(_absence(label, why))
     if result.ratios:
         yield heading(_ratios_title(result))
-        yield paragraph(_RATIOS)
+        yield paragraph(_ratios_note(result))
         yield table("Ratios", by_steps(result.steps), _ratio_rows(result))
     for name, rows in result.published.items():
         yield heading(f"In the paper: {name}")
@@ -156,6 +177,10 @@ def _budget_rows(result: Reproduction) -> list[list[str]]:
 
 def _ratios_title(result: Reproduction) -> str:
     return f"GenPPL by {result.judge} as a multiple of that of {result.reference}"
+
+
+def _ratios_note(result: Reproduction) -> str:
+    return _RATIOS_ALIGNED if common_entropy(result.evaluations) else _RATIOS
 
 
 def _ratio_rows(result: Reproduction) -> list[list[str]]:

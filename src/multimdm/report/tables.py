@@ -17,6 +17,7 @@ from multimdm.report.formats import (
     UNREACHED_NOTE,
     by_steps,
     calls_text,
+    common_entropy,
     entropy_text,
     interval_text,
     perplexity_text,
@@ -43,7 +44,7 @@ class Table:
     """GenPPL of several models, with what it must not be read without."""
 
     name: str
-    """entropy-aligned or temperature-aligned."""
+    """entropy-aligned, temperature-aligned or as-drawn."""
     caption: str
     steps: tuple[int, ...]
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
@@ -81,14 +82,17 @@ class Table:
 
 
 def entropy_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Table | None:
-    """Every model at the temperature that gives the asked-for entropy; None if none was asked for."""
+    """Every model at the temperature that gives the asked-for entropy, or as it is to be drawn; None if neither."""
     if not any(evaluation.aligned for evaluation in evaluations):
         return None
-    targets = sorted({entropy_text(one.target) for evaluation in evaluations for one in evaluation.aligned})
+    targets = sorted({entropy_text(a.target) for e in evaluations for a in e.aligned if a.target is not None})
     rows = []
     for evaluation in evaluations:
         cells = [Cell(one.measurement, one.reached) for one in evaluation.aligned]
         rows.append((evaluation.label, tuple(cells) or (None,) * len(steps)))
+    if not common_entropy(evaluations):
+        caption = f"Each as its label or its checkpoint says. Intervals are {evaluations[0].spread}."
+        return Table("as-drawn", caption, tuple(steps), tuple(rows))
     caption = (
         f"Sample entropy matched to H = {', '.join(targets)} nats by the temperature tau. Intervals are "
         f"{evaluations[0].spread}."
@@ -111,7 +115,9 @@ def temperature_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int])
 
 def aligned_tables(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> list[Table]:
     """Both, as far as they were measured."""
-    both = (entropy_aligned(evaluations, steps), temperature_aligned(evaluations, steps))
+    both = [entropy_aligned(evaluations, steps), temperature_aligned(evaluations, steps)]
+    if both[0] is not None and both[0].name == "as-drawn":  # has those at temperature 1 already
+        both = both[:1]
     return [table for table in both if table is not None]
 
 
@@ -162,19 +168,20 @@ def csv_text(table: Table) -> str:
 
 _FIGURES = (
     *("gen_ppl", "entropy", "pooled_entropy", "distinct_1", "distinct_2", "distinct_3", "duplicates"),
-    *("valid_sentences", "valid_stories"),
+    *("valid_sentences", "valid_stories", "token_distance", "pair_distance"),
 )
 FIELDS = (
     *("steps", "nfe", "temperature", "judge"),
     *(name + end for name in _FIGURES for end in ("", "_low", "_high")),
-    *("num", "length", "seed"),
+    *("token_chance", "pair_chance", "num", "length", "seed"),
 )
-"""Columns of a measurement: every figure with its interval."""
+"""Columns of a measurement: every figure with its interval, and what real stories have by chance."""
 
 
 def csv_row(steps: int, m: Measurement) -> list[object]:
     """A measurement under FIELDS; what there is not is left empty."""
-    figures = (m.gen_ppl, m.entropy, m.pooled_entropy, *m.distinct, m.duplicates, m.valid_sentences, m.valid_stories)
+    on_tales = (m.valid_sentences, m.valid_stories, m.token_distance, m.pair_distance)
+    figures = (m.gen_ppl, m.entropy, m.pooled_entropy, *m.distinct, m.duplicates, *on_tales)
     values = [x for e in figures for x in ([e.value, e.low, e.high] if e is not None else [None] * 3)]
-    row = [steps, m.nfe, m.temperature, m.judge, *values, m.num, m.length, m.seed]
+    row = [steps, m.nfe, m.temperature, m.judge, *values, m.token_chance, m.pair_chance, m.num, m.length, m.seed]
     return ["" if x is None else x for x in row]

@@ -9,10 +9,12 @@ from rich.text import Text
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
+from multimdm.report.distances import chance_text
 from multimdm.report.formats import (
     INTERVAL,
     NO_BOUND,
     NO_TEXT,
+    ONE_STEP,
     UNREACHED,
     UNREACHED_NOTE,
     entropy_text,
@@ -25,7 +27,7 @@ from multimdm.report.formats import (
 )
 from multimdm.report.recalls import recall_texts
 
-_WIDTH = 132
+_WIDTH = 148
 """Of what is not a terminal."""
 
 
@@ -39,6 +41,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
         console.print(_measurements(evaluation))
         judge = "no judge, so no GenPPL" if evaluation.judge is None else f"GenPPL by judge {evaluation.judge}"
         console.print(f"[dim]in brackets: {INTERVAL}; {escape(judge)}[/dim]")
+        if chance := chance_text(evaluation.measurements):
+            console.print(f"[dim]distance from the source, of tokens and of pairs: {escape(chance)}[/dim]")
     if any(not one.reached for one in evaluation.aligned):
         console.print(f"[dim]{UNREACHED_NOTE}[/dim]")
     real = evaluation.real
@@ -50,8 +54,10 @@ def print_evaluation(evaluation: Evaluation) -> None:
         console.print(escape(NO_TEXT))
     nelbo = evaluation.nelbo
     if nelbo is not None:
-        text = f"{'NELBO' if nelbo.bound else 'loss'} {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token"
-        text += " (± one standard error), "
+        name = f"bound {ONE_STEP}" if nelbo.one_step else "NELBO" if nelbo.bound else "loss"
+        text = f"{name} {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token (± one standard error), "
+        if nelbo.one_step:
+            text += f"{nelbo.reconstruction:.4f} of the draft + {nelbo.identification:.4f} of its numbers, "
         text += f"perplexity at most {perplexity_text(nelbo.perplexity)}" if nelbo.bound else NO_BOUND
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
@@ -68,7 +74,7 @@ def _measurements(evaluation: Evaluation) -> Table:
     calls = any(m.nfe != m.steps for m, _ in rows)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     names = ["K", *(["calls"] if calls else []), "tau", "GenPPL", "entropy", "pooled"]
-    names += (["stories", "sentences"] if tales else []) + ["distinct 1/2/3", "duplicates"]
+    names += (["stories", "sentences", "distance"] if tales else []) + ["distinct 1/2/3", "duplicates"]
     for name in names:
         table.add_column(name, justify="right", no_wrap=name.startswith("distinct"))
     for m, kind in rows:
@@ -79,9 +85,11 @@ def _measurements(evaluation: Evaluation) -> Table:
 def _row(m: Measurement, kind: str, calls: bool, tales: bool) -> list[Text]:
     cells = [Text(str(m.steps)), *([Text(str(m.nfe))] if calls else []), _cell(f"{m.temperature:.4g}", kind)]
     cells += [_estimate(m.gen_ppl, perplexity_text)]
-    # Of the pooled entropy no interval, for want of room; the report has it.
+    # Of the pooled entropy and of distances no interval, for want of room; the report has them.
     cells += [_estimate(m.entropy, entropy_text), Text(entropy_text(m.pooled_entropy.value))]
-    cells += [_estimate(x, share_text) for x in (m.valid_stories, m.valid_sentences)] if tales else []
+    if tales:
+        cells += [_estimate(x, share_text) for x in (m.valid_stories, m.valid_sentences)]
+        cells.append(Text("\n".join(value_text(x) for x in (m.token_distance, m.pair_distance))))
     distinct = [Text.assemble(ratio_text(d.value), (f" {interval_text(d, ratio_text)}", "dim")) for d in m.distinct]
     return [*cells, Text("\n").join(distinct), _estimate(m.duplicates, share_text)]
 

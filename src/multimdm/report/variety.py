@@ -8,7 +8,9 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
     NO_BOUND,
     NOTHING,
+    ONE_STEP,
     by_steps,
+    common_entropy,
     entropy_text,
     ratio_text,
     share_text,
@@ -24,7 +26,8 @@ def variety_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str
     beside = "" if real is None else f" (real text: {entropy_text(real.pooled_entropy.value)})"
     told = [f"pooled entropy in nats{beside}", "different pairs of tokens in a sample, as a share"]
     told += ["samples that repeat another", *(["valid sentences"] if stories else [])]
-    lines = ["### Variety of the entropy-aligned samples", "", f"In this order: {'; '.join(told)}.", ""]
+    which = "entropy-aligned samples" if common_entropy(evaluations) else "samples"
+    lines = [f"### Variety of the {which}", "", f"In this order: {'; '.join(told)}.", ""]
     rows = [[e.label, *(_variety(one.measurement) for one in e.aligned)] for e in evaluations]
     lines += markdown_table(by_steps(steps), rows)
     return "\n".join(lines) + "\n"
@@ -37,7 +40,7 @@ def nelbo_text(evaluations: Sequence[Evaluation]) -> str:
         return ""
     rows = []
     for label, nelbo in found:
-        note = "" if nelbo.bound else f" ({NO_BOUND})"
+        note = f" ({ONE_STEP})" if nelbo.one_step else "" if nelbo.bound else f" ({NO_BOUND})"
         rows.append([label, f"{entropy_text(nelbo.total)} ± {entropy_text(nelbo.standard_error)}{note}"])
     lines = markdown_table(["model", "nats per token on held-out text ± standard error"], rows)
     return "\n".join(["### NELBO", "", *lines]) + "\n"
@@ -47,7 +50,8 @@ def samples_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str
     """The first sample of each model at the fewest, the middle and the most steps."""
     shown = {steps[0], steps[len(steps) // 2], steps[-1]}
     lines = list(_samples(evaluations, shown))
-    return "\n".join(["### Samples, at the matched entropy", "", *lines]) + "\n" if lines else ""
+    title = "### Samples, at the matched entropy" if common_entropy(evaluations) else "### Samples"
+    return "\n".join([title, "", *lines]) + "\n" if lines else ""
 
 
 def _samples(evaluations: Sequence[Evaluation], shown: set[int]) -> Iterator[str]:

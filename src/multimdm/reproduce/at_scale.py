@@ -25,9 +25,9 @@ class AtScale:
     def models(self) -> dict[str, str]:
         """Label -> model, of those that the scale has."""
         return {
-            label: self.scale.run(run, self.name).name
-            for label, run in self.spec.models.items()
-            if run not in self.scale.settings.absent
+            label: self.scale.run(one.model, self.name).name
+            for label, one in self.spec.drawn.items()
+            if one.model not in self.scale.settings.absent
         }
 
     def preparing(self) -> dict[str, Stage]:

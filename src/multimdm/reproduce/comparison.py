@@ -85,14 +85,28 @@ class Comparison(AtScale):
         return out
 
     def _measuring(self, label: str) -> list[Measuring]:
-        return [Measuring(self.scale, self.models[label], seed, self.steps) for seed in range(self.seeds)]
+        spec, drawn = self.spec, self.spec.drawn[label]
+        samples = spec.samples or self.scale.settings.samples
+        return [
+            Measuring(
+                self.scale,
+                self.models[label],
+                seed,
+                self.steps,
+                samples,
+                spec.match_entropy,
+                drawn.order,
+                drawn.temperature,
+            )
+            for seed in range(self.seeds)
+        ]
 
     def _recipes(self, run: str) -> list[TrainingRecipe]:
         return chain_of_recipes(run, self.scale, 0, self.places)
 
     def _result(self, judge: str, each: Mapping[str, Sequence[Evaluation]]) -> Reproduction:
         """`each`: label -> all seeds by themselves."""
-        names = {run: label for label, run in self.spec.models.items()}
+        names = {one.model: label for label, one in self.spec.drawn.items()}
         evaluations = [over_seeds(seeds) for seeds in each.values()]
         wanted = self.spec.reference
         reference = wanted if wanted is not None and wanted in each else next(iter(each))

@@ -12,6 +12,7 @@ from multimdm.evaluation.store import Store
 from multimdm.evaluation.subject import Subject
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.scale import Scale
+from multimdm.samplers.settings import Law, Order
 
 _CALL = 1 / 60
 """What a network call for one sample costs, beside a training step."""
@@ -30,11 +31,18 @@ class Measuring:
     """Its name at the scale."""
     seed: int
     steps: tuple[int, ...]
+    samples: int
+    match_entropy: bool = True
+    """Else samples are drawn once, at the temperature given or advised."""
+    order: Order | None = None
+    temperature: float | None = None
 
     @property
     def name(self) -> str:
-        """Of the stage; the same model at other K is another stage."""
-        return f"measure-{self.model}-seed{self.seed}-K{'-'.join(map(str, self.steps))}"
+        """Of the stage; the same model at other K, or drawn in another way, is another stage."""
+        drawn = [] if self.match_entropy else ["drawn", *([self.order] if self.order else [])]
+        drawn += [] if self.temperature is None else [f"tau{self.temperature:g}"]
+        return "-".join(["measure", self.model, f"seed{self.seed}", *drawn, f"K{'-'.join(map(str, self.steps))}"])
 
     @property
     def says(self) -> str:
@@ -44,8 +52,8 @@ class Measuring:
     @property
     def cost(self) -> float:
         """Beside a training step."""
-        settings = self.scale.settings
-        return settings.samples * sum(self.steps) * (len(settings.temperatures) + _TRIALS) * _CALL
+        times = len(self.scale.settings.temperatures) + _TRIALS if self.match_entropy else 1
+        return self.samples * sum(self.steps) * times * _CALL
 
     @property
     def models(self) -> list[tuple[str, int]]:
@@ -60,7 +68,10 @@ class Measuring:
         return {
             "steps": list(self.steps),
             "temperatures": list(settings.temperatures),
-            "samples": settings.samples,
+            "samples": self.samples,
+            "match_entropy": self.match_entropy,
+            "order": self.order,
+            "temperature": self.temperature,
             "judges": list(settings.judges),
             "recall_strings": settings.recall_strings,
         }
@@ -80,13 +91,15 @@ class Measuring:
     def _opened(self, places: Places, label: str, judges: Judges) -> list[tuple[Subject, Plan]]:
         settings = self.scale.settings
         path = str(places.model(self.model, self.seed))
-        drawing = Drawing(num=settings.samples, seed=self.seed)
-        opened, found = Subject.open(path, label, drawing, Store(places.points), "auto"), []
+        drawing = Drawing(num=self.samples, seed=self.seed, law=Law(order=self.order))
+        opened, found = Subject.open(path, label, drawing, Store(places.points), "auto").with_teacher(), []
         text = real_text(settings.data or places.data, opened.model, opened.length)
+        if self.temperature is not None:
+            opened = replace(opened, given_temperature=self.temperature)
         plan = Plan(
             steps=self.steps,
-            temperatures=settings.temperatures,
-            align="corpus",
+            temperatures=settings.temperatures if self.match_entropy else (opened.temperature,),
+            align="corpus" if self.match_entropy else "own",
             text=text,
             nelbo_text=text,
             recall_strings=settings.recall_strings,

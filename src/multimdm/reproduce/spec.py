@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
+from multimdm.samplers.settings import Order
 from multimdm.training.recipes import find_file, read_recipe
-from multimdm.training.settings import STRICT, Positive
+from multimdm.training.settings import STRICT, NonNegativeFloat, Positive
 
 Kind = Literal["comparison", "conditional_entropy", "harness"]
 Rule = Literal["stages", "total"]
@@ -37,6 +38,17 @@ class HarnessSettings:
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
+class Drawn:
+    """A model of the scale, drawn in a way of its own."""
+
+    model: str
+    order: Order | None = None
+    """Of reveal; as the checkpoint advises unless given."""
+    temperature: NonNegativeFloat | None = None
+    """tau; as the checkpoint advises unless given, else 1."""
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
 class Spec:
     """One table, figure or study."""
 
@@ -46,8 +58,13 @@ class Spec:
     kind: Kind = "comparison"
     """comparison: models by K. conditional_entropy: the study of Fig. conditional_entropy, which trains nothing.
     harness: benchmarks at 1, 2 and 4 tokens per step."""
-    models: dict[str, str] = field(default_factory=dict)
-    """Label -> name of the model in the scale."""
+    models: dict[str, str | Drawn] = field(default_factory=dict)
+    """Label -> name of the model in the scale, with how it is drawn if that is to be said."""
+    match_entropy: bool = True
+    """Of a comparison: match the entropy of samples by temperature. Else each model is drawn once, as its label or its
+    checkpoint says."""
+    samples: Positive | None = None
+    """Per measurement, instead of the scale's own number."""
     reference: str | None = None
     """Label of the model that the others are compared with seed by seed; the first unless given."""
     equal: Rule = "stages"
@@ -68,6 +85,8 @@ class Spec:
             raise ValueError(f"the section harness is for the kind harness, and needed there; the kind is {self.kind}")
         tables = self.harness.tasks if self.harness is not None else ("entropy-aligned", "temperature-aligned")
         labels = {*self.models, *([self.harness.base] if self.harness is not None else [])}
+        if self.match_entropy and any(one.order or one.temperature is not None for one in self.drawn.values()):
+            raise ValueError("order and temperature of models need match_entropy: false; temperatures would differ")
         if self.reference is not None and self.reference not in self.models:
             raise ValueError(f"reference must be the label of a model; there is no '{self.reference}'")
         for scale, published in self.published.items():
@@ -78,6 +97,11 @@ class Spec:
                     if label not in labels:
                         raise ValueError(f"published.{scale}.{table}: there is no model with the label '{label}'")
         return self
+
+    @property
+    def drawn(self) -> dict[str, Drawn]:
+        """Label -> model, all said."""
+        return {label: Drawn(model=one) if isinstance(one, str) else one for label, one in self.models.items()}
 
 
 def read_spec(name: str) -> tuple[str, Spec]:

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from multimdm.samplers.advice import SamplingAdvice, resolve
     from multimdm.samplers.ancestral import Ancestral
     from multimdm.samplers.autoregressive import generate_autoregressive
     from multimdm.samplers.batch import Batch
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
     from multimdm.samplers.confidence import Confidence
     from multimdm.samplers.corrector import most_remasked, remask_sample
     from multimdm.samplers.grid import time_grid
+    from multimdm.samplers.left_to_right import LeftToRight
     from multimdm.samplers.loop import Generated, Moved, Step, generate
+    from multimdm.samplers.rewrite import Rewrite
     from multimdm.samplers.settings import Sampling
     from multimdm.samplers.trace import Trace
 
@@ -22,8 +25,11 @@ __all__ = [
     "Choice",
     "Confidence",
     "Generated",
+    "LeftToRight",
     "Moved",
+    "Rewrite",
     "Sampling",
+    "SamplingAdvice",
     "Step",
     "Trace",
     "draw_clean",
@@ -32,6 +38,7 @@ __all__ = [
     "generate_candi",
     "most_remasked",
     "remask_sample",
+    "resolve",
     "time_grid",
 ]
 
@@ -41,8 +48,11 @@ _MODULES = {
     "Choice": "clean",
     "Confidence": "confidence",
     "Generated": "loop",
+    "LeftToRight": "left_to_right",
     "Moved": "loop",
+    "Rewrite": "rewrite",
     "Sampling": "settings",
+    "SamplingAdvice": "advice",
     "Step": "loop",
     "Trace": "trace",
     "draw_clean": "clean",
@@ -51,6 +61,7 @@ _MODULES = {
     "generate_candi": "candi",
     "most_remasked": "corrector",
     "remask_sample": "corrector",
+    "resolve": "advice",
     "time_grid": "grid",
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm.process import Generator, Streams
@@ -25,6 +25,8 @@ class Batch:
     generator: Generator = None
     end: Int64[Tensor, "B L"] | None = None
     """x_1, of a process whose noise is tied to the text; None for others, which forget it."""
+    numbers: Float64[Tensor, "B L"] | None = None
+    """What tokens are drawn by, of a step that draws by the same numbers again (`rewrite.py`); None for fresh ones."""
 
     def rows(self, keep: Bool[Tensor, " B"]) -> "Batch":
         """Some of the sequences."""
@@ -34,6 +36,7 @@ class Batch:
             None if self.valid is None else self.valid[keep],
             _rows_of(self.generator, keep),
             None if self.end is None else self.end[keep],
+            None if self.numbers is None else self.numbers[keep],
         )
 
 

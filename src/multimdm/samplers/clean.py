@@ -171,10 +171,16 @@ def ask(
     confidence: bool = False,
     late: tuple[int, ...] = (),
 ) -> Question:
-    """A question for the active free positions (or `positions`); `Streams` go on by one draw unless all is certain."""
+    """A question for the active free positions (or `positions`).
+
+    `Streams` go on by one draw, unless all is certain or the batch has its numbers.
+    """
     if positions is None:
         positions = process.active(batch.x) & batch.free
-    numbers = None if choice.certain else uniform(batch.x.shape, batch.generator, batch.x.device)[positions]
+    numbers = None
+    if not choice.certain:
+        kept = batch.numbers
+        numbers = (uniform(batch.x.shape, batch.generator, batch.x.device) if kept is None else kept)[positions]
     return Question(process, batch, t, choice, positions, numbers, confidence, late)
 
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from multimdm.process import Process, Schedule
+from multimdm.process import MultiMask, Process, Schedule
 from multimdm.process.checks import require
 from multimdm.process.draws import uniform
 from multimdm.samplers.batch import Batch, Network
@@ -96,14 +96,7 @@ class Confidence:
 
     def front(self, process: Process, batch: Batch) -> Front:
         """Where every sequence is being worked on."""
-        process = masked_process(process, "confidence-ordered decoding")
-        hidden = process.active(batch.x) & batch.free
-        blocks = blocks_of(batch.free, self.block_length)
-        current = blocks.index.masked_fill(~hidden, blocks.index.shape[1]).amin(1)
-        here = (blocks.index == current[:, None]) & batch.free
-        candidates, size = hidden & here, here.sum(1)
-        t = time_of_share(process.schedule, candidates.sum(1) / size.double())
-        return Front(hidden, candidates, size, current, blocks.number, t)
+        return front_of(masked_process(process, "confidence-ordered decoding"), batch, self.block_length)
 
     def move(
         self, process: Process, batch: Batch, front: Front, hypotheses: Hypotheses, num_steps: Count, k: Count
@@ -113,15 +106,8 @@ class Confidence:
         assert confidence is not None
         if self.remasking == "random":
             confidence = uniform(confidence.shape, batch.generator, confidence.device)
-        candidates, before = front.candidates, front.candidates.sum(1)
-        reveal = self._surest(confidence, candidates, self._steps_left(front, num_steps, k))
-        x_s = torch.where(reveal, clean, batch.x)
-        if process.num_masks > 1:
-            s = time_of_share(process.schedule, (before - reveal.sum(1)) / front.size.double())
-            u = uniform(x_s.shape, batch.generator, x_s.device)
-            x_s = torch.where(candidates & ~reveal, stay_masked(process, clean, batch, s, front.t, u), x_s)
-        left = (front.hidden & ~reveal).sum(1) / batch.free.sum(1).double()
-        return Moved(x_s, time_of_share(process.schedule, left))
+        reveal = self._surest(confidence, front.candidates, self._steps_left(front, num_steps, k))
+        return revealed(process, batch, front, clean, reveal)
 
     def _steps_left(self, front: Front, num_steps: Count, k: Count) -> Int64[Tensor, " B"]:
         """Steps from this one to the end of the block's share, this one included."""
@@ -139,6 +125,31 @@ class Confidence:
         if self.threshold is not None:
             reveal |= confidence >= self.threshold
         return reveal & candidates
+
+
+def front_of(process: MultiMask, batch: Batch, block_length: int | None) -> Front:
+    """The first block of every sequence that has something hidden, and its time."""
+    hidden = process.active(batch.x) & batch.free
+    blocks = blocks_of(batch.free, block_length)
+    current = blocks.index.masked_fill(~hidden, blocks.index.shape[1]).amin(1)
+    here = (blocks.index == current[:, None]) & batch.free
+    candidates, size = hidden & here, here.sum(1)
+    t = time_of_share(process.schedule, candidates.sum(1) / size.double())
+    return Front(hidden, candidates, size, current, blocks.number, t)
+
+
+def revealed(
+    process: MultiMask, batch: Batch, front: Front, clean: Int64[Tensor, "B L"], reveal: Bool[Tensor, "B L"]
+) -> Moved:
+    """The hypotheses where candidates are revealed; the other candidates move by the kernel, given that they stay."""
+    candidates, before = front.candidates, front.candidates.sum(1)
+    x_s = torch.where(reveal, clean, batch.x)
+    if process.num_masks > 1:
+        s = time_of_share(process.schedule, (before - reveal.sum(1)) / front.size.double())
+        u = uniform(x_s.shape, batch.generator, x_s.device)
+        x_s = torch.where(candidates & ~reveal, stay_masked(process, clean, batch, s, front.t, u), x_s)
+    left = (front.hidden & ~reveal).sum(1) / batch.free.sum(1).double()
+    return Moved(x_s, time_of_share(process.schedule, left))
 
 
 def blocks_of(free: Bool[Tensor, "B L"], block_length: int | None) -> Blocks:

@@ -21,7 +21,8 @@ def guided(network: Network, process: Process, batch: Batch, scale: float | int)
     """
     given = ~batch.free if batch.valid is None else ~batch.free & batch.valid
     noise = process.prior(batch.x.shape, batch.generator, batch.x.device) if batch.end is None else batch.end
-    hidden = shown(process, replace(batch, x=torch.where(given, noise, batch.x)))
+    # Without the given tokens all is free: where they stood, x_1 counts as it does elsewhere.
+    hidden = shown(process, replace(batch, x=torch.where(given, noise, batch.x), free=batch.free | given))
     rows_per_chunk = max(1, _CHUNK_ENTRIES // process.vocab_size)
 
     def call(

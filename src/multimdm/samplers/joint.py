@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.process import Mixture, Process, Streams
@@ -19,7 +19,10 @@ from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import Hypotheses, Question, ask
 from multimdm.samplers.confidence import Confidence
-from multimdm.samplers.loop import Moved
+from multimdm.samplers.left_to_right import LeftToRight
+from multimdm.samplers.loop import Moved, unfinished
+from multimdm.samplers.rewrite import Rewrite
+from multimdm.samplers.steps import AnyStep
 from multimdm.samplers.tied import kept_end, reverse_step, shown
 
 
@@ -30,7 +33,7 @@ class Draft:
     x: Int64[Tensor, " L"]
     free: Bool[Tensor, " L"]
     """What is to be made."""
-    step: Ancestral | Confidence
+    step: AnyStep
     seed: int
     """Of its stream."""
     draws: int = 1
@@ -40,6 +43,8 @@ class Draft:
     time: float = 1.0
     end: Int64[Tensor, " L"] | None = None
     """x_1, of a process whose noise is tied to the text."""
+    numbers: Float64[Tensor, " L"] | None = None
+    """What its tokens are drawn by again and again (`rewrite.py`)."""
 
 
 class Top(NamedTuple):
@@ -63,12 +68,13 @@ def begin(
     process: Process,
     given: Int64[Tensor, "B L"],
     free: Bool[Tensor, "B L"],
-    step: Ancestral | Confidence,
+    step: AnyStep,
     seed: int,
     first: int = 0,
 ) -> list[Draft]:
     """Sequences first .. first + B-1 of the run with this seed, at noise; `pipeline.fill` would make the same."""
-    require(not step.revises, "step must not revise visible tokens here; leave the corrector out")
+    corrector = step.corrector if isinstance(step, Ancestral) else 0
+    require(corrector == 0, f"corrector must be 0 where sequences share network calls; got {corrector}")
     guidance = step.guidance if isinstance(step, Confidence) else 0
     require(guidance == 0, f"guidance must be 0 where sequences share network calls; got {guidance}")
     streams = Streams.spawn(seed, len(given), first)
@@ -98,7 +104,7 @@ def advance(network: Network, process: Process, drafts: Sequence[Draft], top: in
     return [advanced[place] for place in range(len(drafts))]
 
 
-def _kind(step: Ancestral | Confidence) -> object:
+def _kind(step: AnyStep) -> object:
     """What must be equal for two sequences to move together: all but their times."""
     return replace(step, grid=()) if isinstance(step, Ancestral) else replace(step, num_steps=0)
 
@@ -116,11 +122,14 @@ class _Group:
         self.question, self.move = self._plan(process, drafts[0].step, device)
 
     def _plan(
-        self, process: Process, step: Ancestral | Confidence, device: torch.device
+        self, process: Process, step: AnyStep, device: torch.device
     ) -> tuple[Question, Callable[[Hypotheses], Moved]]:
         """What to ask the network, and what to do with its answer."""
         steps = [(draft.step, draft.k) for draft in self.drafts]
-        if isinstance(step, Confidence):
+        if isinstance(step, Rewrite):
+            batch = step.numbered(self.batch, self.k)
+            return ask(process, batch, step.time(self.k), step.choice, batch.free), partial(step.move, batch)
+        if isinstance(step, Confidence | LeftToRight):
             front = step.front(process, self.batch)
             K = torch.tensor([own.num_steps for own, _ in steps], device=device)
             question = ask(process, self.batch, front.t, step.choice, front.candidates, True, step.late)
@@ -135,16 +144,18 @@ class _Group:
 
     def moved(self, process: Process, hypotheses: Hypotheses, tops: list[Top] | None) -> list[Advanced]:
         """The sequences after the step, without padding."""
-        x, times = self.move(hypotheses)
-        left = (process.active(x) & self.batch.free).any(1).tolist()
-        streams, now = self.batch.generator, torch.as_tensor(times).tolist()
+        moved = self.move(hypotheses)
+        going = unfinished(process, self.drafts[0].step, self.batch, moved).tolist()
+        streams, now = self.batch.generator, torch.as_tensor(moved.time).tolist()
         assert isinstance(streams, Streams)
         assert isinstance(streams.draws, Tensor)
         draws = streams.draws[:, 0].tolist()
         result = []
         for row, draft in enumerate(self.drafts):
-            after = replace(draft, x=x[row, : len(draft.x)], draws=draws[row], k=draft.k + 1, time=now[row])
-            finished = not left[row] or after.k == draft.step.num_steps
+            own = slice(0, len(draft.x))
+            numbers = None if moved.numbers is None else moved.numbers[row, own]
+            after = replace(draft, x=moved.x[row, own], draws=draws[row], k=draft.k + 1, time=now[row], numbers=numbers)
+            finished = not going[row] or after.k == draft.step.num_steps
             result.append(Advanced(after, finished, None if tops is None else tops[row]))
         return result
 
@@ -159,10 +170,21 @@ def _padded(drafts: Sequence[Draft], streams: Streams) -> Batch:
         x[row, : lengths[row]], free[row, : lengths[row]] = draft.x, draft.free
     ends = [draft.end for draft in drafts if draft.end is not None]
     end = torch.nn.utils.rnn.pad_sequence(ends, batch_first=True) if ends else None
-    if min(lengths) == max(lengths):
-        return Batch(x, free, None, streams, end)
-    place = torch.arange(shape[1], device=x.device)
-    return Batch(x, free, place < torch.tensor(lengths, device=x.device)[:, None], streams, end)
+    valid = None
+    if min(lengths) != max(lengths):
+        valid = torch.arange(shape[1], device=x.device) < torch.tensor(lengths, device=x.device)[:, None]
+    return Batch(x, free, valid, streams, end, _numbers(drafts, x))
+
+
+def _numbers(drafts: Sequence[Draft], x: Int64[Tensor, "B L"]) -> Float64[Tensor, "B L"] | None:
+    """Those that are kept; zeros for sequences that are still to draw theirs."""
+    if all(draft.numbers is None for draft in drafts):
+        return None
+    numbers = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+    for row, draft in zip(numbers, drafts, strict=True):
+        if draft.numbers is not None:
+            row[: len(draft.numbers)] = draft.numbers
+    return numbers
 
 
 def _call(network: Network, questions: Sequence[Question], top: int) -> list[tuple[Hypotheses, list[Top] | None]]:
@@ -217,7 +239,8 @@ def _together(questions: Sequence[Question]) -> tuple[Tensor | Mixture, Tensor, 
     whole = all(batch.valid is None and batch.x.shape[1] == longest for batch in batches)
     attended = [torch.ones_like(batch.free) if batch.valid is None else batch.valid for batch in batches]
     ends = [pad(batch.end) for batch in batches if batch.end is not None]
-    everything = Batch(x, positions, end=torch.cat(ends) if ends else None)
+    free = torch.cat([pad(batch.free) for batch in batches])
+    everything = Batch(x, free, end=torch.cat(ends) if ends else None)
     seen = shown(questions[0].process, everything)
     return seen, t, positions, None if whole else torch.cat([pad(valid) for valid in attended])
 

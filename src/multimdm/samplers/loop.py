@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm.process import AnyProcess, Generator, Process, Streams, Time
@@ -24,6 +24,10 @@ class Moved(NamedTuple):
     x: Int64[Tensor, "B L"]
     time: Time
     """The new time, one for all or one per sequence."""
+    finished: Bool[Tensor, " B"] | None = None
+    """Sequences that no further step would change; None is those without active positions, unless the step revises."""
+    numbers: Float64[Tensor, "B L"] | None = None
+    """What the next step is to draw by again."""
 
 
 @runtime_checkable
@@ -87,15 +91,15 @@ def generate(
     batch, place = Batch(x, free, valid, generator, kept_end(process, noise)), torch.arange(len(x), device=x.device)
     ids, calls = x.clone(), torch.zeros(len(x), dtype=torch.long, device=x.device)
     states, times = [x], [torch.ones(len(x), dtype=torch.float64, device=x.device)]
+    going = free.any(1)
     for k in range(step.num_steps):
-        going = (process.active(batch.x) & batch.free).any(1) | step.revises
         if not bool(going.all()):
-            batch, place = batch.rows(going), place[going]
+            batch, place, going = batch.rows(going), place[going], going[going]
         time = torch.zeros_like(times[0])
         if len(place):
             counted = _Counted(network)
             moved = step(counted, process, batch, k)
-            batch = replace(batch, x=moved.x)
+            batch, going = replace(batch, x=moved.x, numbers=moved.numbers), unfinished(process, step, batch, moved)
             ids[place], time[place] = moved.x, torch.as_tensor(moved.time, dtype=time.dtype, device=time.device)
             calls[place] += counted.calls
         if trace:
@@ -104,6 +108,13 @@ def generate(
         if watch is not None:
             watch(k + 1, step.num_steps, ids)
     return Generated(ids, calls, Trace(torch.stack(states), torch.stack(times)) if trace else None)
+
+
+def unfinished(process: Process, step: Step, batch: Batch, moved: Moved) -> Bool[Tensor, " B"]:
+    """The sequences that a further step may change."""
+    if moved.finished is not None:
+        return ~moved.finished
+    return (process.active(moved.x) & batch.free).any(1) | step.revises
 
 
 class _Counted:

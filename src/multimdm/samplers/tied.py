@@ -28,11 +28,20 @@ def refuse_tied(process: Process, who: str) -> None:
     )
 
 
+def require_shown(process: Process, who: str) -> None:
+    """Of methods that leave no trace of x_1 in the state."""
+    require(
+        isinstance(process, MultiMask) and process.noise_shown,
+        f"{who} is for a model that is shown its noise beside the text (tied noise), since nothing else would tell it "
+        f"which text is meant; got {process!r}: use another order",
+    )
+
+
 def shown(process: Process, batch: Batch) -> Tensor | Mixture:
-    """What the network is shown of the sequences."""
+    """What the network is shown of the sequences; of given tokens and of padding no noise, for it is not known."""
     if batch.end is None:
         return batch.x
-    return shown_with_end(masked_process(process, "tied noise"), batch.x, batch.end)
+    return shown_with_end(masked_process(process, "tied noise"), batch.x, batch.end, given=~batch.free)
 
 
 def reverse_step(process: Process, clean: Tensor, batch: Batch, s: Time, t: Time) -> Int64[Tensor, "B L"]:

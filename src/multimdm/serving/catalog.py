@@ -1,7 +1,7 @@
 """The checkpoints that a server offers, by name."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,13 @@ from multimdm.data.tokenizer import Tokenizer
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.canvas import GAP
 from multimdm.process import MultiMask, Process
+from multimdm.samplers.advice import resolve
+from multimdm.samplers.settings import Order, Sampling
+from multimdm.samplers.steps import orders_of
 from multimdm.serving.limits import Limits
+
+USUAL_STEPS = 8
+"""Of a model that advises nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +61,16 @@ class Offer:
         """Whether there are masks, so that a token that shows is settled."""
         return isinstance(self.process, MultiMask)
 
+    @property
+    def samplers(self) -> tuple[Order, ...]:
+        """The orders that a request may name."""
+        return orders_of(self.process)
+
+    def resolved(self, given: Sampling, limits: Limits) -> Sampling:
+        """What is given, else what the model advises, else what is usual; no more steps than the server allows."""
+        sampling = resolve(given, self.model.advice, USUAL_STEPS)
+        return replace(sampling, steps=min(sampling.num_steps, limits.max_steps))
+
     @cached_property
     def ends(self) -> frozenset[int | None]:
         """Tokens after which nothing belongs to the text: the ends of text and of a turn."""
@@ -77,6 +93,7 @@ class Offer:
 
     def as_data(self, limits: Limits) -> dict[str, Any]:
         """An entry of /v1/models; `multimdm` holds what the playground needs to know."""
+        default = self.resolved(Sampling(), limits)
         return {
             "id": self.name,
             "object": "model",
@@ -89,7 +106,12 @@ class Offer:
                 "max_length": self.longest(limits),
                 "max_steps": limits.max_steps,
                 "max_n": limits.max_n,
-                "samplers": ["ancestral", "confidence"] if self.masked else ["ancestral"],
+                "samplers": list(self.samplers),
+                "defaults": {
+                    "steps": default.num_steps,
+                    "sampler": default.order,
+                    "temperature": default.temperature,
+                },
                 "gap": GAP,
             },
         }

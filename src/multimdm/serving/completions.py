@@ -86,7 +86,7 @@ async def _respond(service: Service, body: Answering, plan: Plan, request: Reque
 async def _chunks(ticket: Ticket, wording: Wording, usage: bool) -> AsyncIterator[str]:
     """Pieces of text as they are settled; of several answers, in turn."""
     plan, tokens, ends = ticket.plan, 0, []
-    prefixes = [Prefix(plan.offer, slot, plan.stop) for slot in plan.slots]
+    prefixes = [Prefix(plan.offer, slot, plan.stop, plan.settles) for slot in plan.slots]
 
     def chunk(choice: dict[str, Any], **more: Any) -> str:
         return event({**wording.envelope(plan, [choice], chunk=True), **more})

@@ -9,17 +9,14 @@ import torch
 
 from multimdm.data.chat import chat_ids
 from multimdm.pipeline.canvas import GAP, encode_gaps, start_ids
-from multimdm.samplers.ancestral import Ancestral
-from multimdm.samplers.clean import Choice
-from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.joint import Draft, begin
 from multimdm.samplers.settings import Sampling
+from multimdm.samplers.steps import AnyStep, step_of
 from multimdm.serving.catalog import Offer
 from multimdm.serving.errors import ApiError
 from multimdm.serving.limits import Limits
 from multimdm.serving.schemas import Answering, ChatRequest, CompletionRequest, Drawing, TraceRequest
 
-USUAL_STEPS = 8
 _MOST_STOPS = 4
 
 
@@ -47,12 +44,14 @@ class Plan:
     stop: tuple[str, ...] = ()
 
     @property
-    def step(self) -> Ancestral | Confidence:
+    def step(self) -> AnyStep:
         """How the sequences are made."""
-        choice = Choice(self.sampling.temperature, self.sampling.top_p)
-        if self.sampling.order == "confidence":
-            return Confidence(self.sampling.num_steps, choice)
-        return Ancestral(self.sampling.times, choice)
+        return step_of(self.offer.process, self.sampling)
+
+    @property
+    def settles(self) -> bool:
+        """Whether a token that shows stays: not without masks, nor where all is rewritten."""
+        return self.offer.masked and not self.step.revises
 
     def drafts(self) -> list[Draft]:
         """The sequences at noise; equal ones, which differ in their streams only, together."""
@@ -154,23 +153,21 @@ def _answers_each(request: Answering, limits: Limits, prompts: int) -> int:
 
 
 def _sampling(request: Drawing, offer: Offer, limits: Limits) -> Sampling:
-    steps = USUAL_STEPS if request.steps is None else request.steps
-    _within("steps", steps, 1, limits.max_steps)
-    sampling = Sampling(
-        steps=steps,
-        temperature=1.0 if request.temperature is None else request.temperature,
-        top_p=1.0 if request.top_p is None else request.top_p,
-        order=request.sampler or "ancestral",
-    )
-    if sampling.order == "confidence" and not offer.masked:
-        raise ApiError(400, f"sampler must be 'ancestral' for {offer.name}, which has no masks", "sampler")
+    """What the request says, else what the model advises, else what is usual."""
+    if request.steps is not None:
+        _within("steps", request.steps, 1, limits.max_steps)
+    if request.sampler is not None and request.sampler not in offer.samplers:
+        why = "is not shown its noise" if offer.masked else "has no masks"
+        allowed = " or ".join(f"'{name}'" for name in offer.samplers)
+        raise ApiError(400, f"sampler must be {allowed} for {offer.name}, which {why}", "sampler")
+    top_p = 1.0 if request.top_p is None else request.top_p
+    given = Sampling(steps=request.steps, temperature=request.temperature, top_p=top_p, order=request.sampler)
     try:
-        sampling.check()
+        return offer.resolved(given, limits)
     except ValueError as error:
-        names = {field.name for field in fields(sampling)}
+        names = {field.name for field in fields(given)}
         word = str(error).split(" ", 1)[0]
         raise ApiError(400, str(error), word if word in names else None) from None
-    return sampling
 
 
 def _prompts(request: CompletionRequest) -> list[str | list[int]]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from multimdm.samplers.settings import Order
 from multimdm.serving.errors import ApiError
 
 _WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
@@ -24,8 +25,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
 }
 """Fields of OpenAI's that this server does not have, with the values at which that makes no difference."""
-
-Sampler = Literal["ancestral", "confidence"]
 
 
 def _unicode(text: str) -> str:
@@ -53,11 +52,17 @@ class Drawing(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     model: Text | None = Field(None, description="One of /v1/models; the first unless given.")
-    temperature: float | None = Field(None, description="tau; 0 takes the most probable token. 1 unless given.")
+    temperature: float | None = Field(
+        None, description="tau; 0 takes the most probable token. As the model advises unless given, else 1."
+    )
     top_p: float | None = Field(None, description="Keep the fewest tokens that hold this share. 1 unless given.")
     seed: int | None = Field(None, description="Equal seeds give equal texts, whatever else the server does.")
-    steps: int | None = Field(None, description="Network calls K; 8 unless given.")
-    sampler: Sampler | None = Field(None, description="Reveal as the process says, or the surest positions first.")
+    steps: int | None = Field(None, description="Network calls K, at most. As the model advises unless given, else 8.")
+    sampler: Order | None = Field(
+        None,
+        description="Reveal as the process says, the surest positions first, or from left to right; or rewrite "
+        "everything until nothing changes. As the model advises unless given, else ancestral.",
+    )
 
     def check_strangers(self) -> None:
         """Fields that are not ours: harmless ones pass, others are named."""

@@ -35,16 +35,17 @@ class Prefix:
     """The text of a sequence as far as it is settled, from its beginning.
 
     A diffusion model reveals tokens anywhere; a stream of text can only grow at its end. So what goes out is what has
-    no gap before it. Without masks every token may still change, and nothing goes out before the end.
+    no gap before it. Where every token may still change, nothing goes out before the end.
     """
 
-    def __init__(self, offer: Offer, slot: Slot, stop: Sequence[str] = ()) -> None:
+    def __init__(self, offer: Offer, slot: Slot, stop: Sequence[str] = (), settles: bool = True) -> None:
         self._offer, self._slot, self._stop = offer, slot, stop
+        self._settles = settles
         self._sent = ""
 
     def grow(self, ids: Sequence[int]) -> str:
         """What can be added now, given the states after a step."""
-        if not self._offer.masked:
+        if not self._settles:
             return ""
         made = list(ids[self._slot.made])
         settled = next((i for i, state in enumerate(made) if state >= self._offer.process.vocab_size), len(made))

@@ -43,8 +43,7 @@ async def _events(ticket: Ticket, shown: int) -> AsyncIterator[str]:
     states: list[Tensor] = []
     times: list[float] = []
     async with aclosing(ticket.events()) as events:
-        start = {"model": offer.name, "length": len(given), "steps": ticket.plan.sampling.num_steps}
-        yield event({**start, "seed": ticket.plan.seed, "num_masks": offer.process.num_masks, "given": given}, "start")
+        yield event({**_start(ticket), "given": given}, "start")
         async for happened in events:
             match happened:
                 case Stepped(_, k, t, before, _, top):
@@ -58,6 +57,20 @@ async def _events(ticket: Ticket, shown: int) -> AsyncIterator[str]:
                     yield event({**_result(offer, states, times, ids), **_cost(ticket, calls)}, "done")
                 case Failed(message):
                     yield failure(message, "error")
+
+
+def _start(ticket: Ticket) -> dict[str, Any]:
+    """How the text will be made, with what was advised or usual where the request said nothing."""
+    plan, sampling = ticket.plan, ticket.plan.sampling
+    return {
+        "model": plan.offer.name,
+        "length": len(plan.slots[0].ids),
+        "steps": sampling.num_steps,
+        "sampler": sampling.order,
+        "temperature": sampling.temperature,
+        "seed": plan.seed,
+        "num_masks": plan.offer.process.num_masks,
+    }
 
 
 def _step_tokens(offer: Offer, before: Tensor, top: Top, shown: int) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from multimdm.training.couple_jobs import couple_job
 from multimdm.training.llada_jobs import adapt_llada_job, pretrain_llada
 from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
+from multimdm.training.quantile_jobs import open_quantiles
 from multimdm.training.seeds import derive
 from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
@@ -117,27 +118,31 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
         if not isinstance(network, DiT):
             raise ValueError(f"dropout must be left out: {recipe.init} is a LLaDA network, which has none")
         network = with_dropout(network, recipe.dropout)
-    model = Model(network, start.process, start.tokenizer or source.tokenizer, lineage=start.lineage)
-    return Job(name, "distill", model, objective, source, recipe, teacher, recipe.matching)
+    tokenizer = start.tokenizer or source.tokenizer
+    model = Model(network, start.process, tokenizer, lineage=start.lineage, advice=start.advice)
+    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, source)
+    return Job(name, "distill", model, objective, source, recipe, teacher, recipe.matching, quantiles=quantiles)
 
 
 def _check_tie(recipe: DistillRecipe, start: Model) -> None:
     """What was learnt from matched pairs is lost along paths that end elsewhere, and matching is no use to others."""
     process, anchored = start.process, recipe.consistency is not None and recipe.consistency.coupling == "anchored"
     tied = isinstance(process, MultiMask) and process.tied_noise
-    require(
-        tied or recipe.matching is None,
-        f"matching is for an init whose noise is tied to the text; {recipe.init} is none: make one by multimdm couple",
-    )
+    for name, section in (("matching", recipe.matching), ("quantile", recipe.quantile)):
+        require(
+            tied or section is None,
+            f"{name} is for an init whose noise is tied to the text; {recipe.init} is none: make one by multimdm "
+            "couple",
+        )
     require(
         tied or not anchored or not isinstance(process, MultiMask),
         f"coupling anchored is for an init whose noise is tied to the text; {recipe.init} is none: make one by "
         "multimdm couple, or take another coupling",
     )
     require(
-        not tied or recipe.matching is not None,
-        f"the noise of {recipe.init} is tied to the text: give the section matching, and consistency with coupling: "
-        "anchored, or sdtt; other ways to distil would untie it",
+        not tied or recipe.matching is not None or recipe.quantile is not None,
+        f"the noise of {recipe.init} is tied to the text: give the section matching or quantile that tied it, and "
+        "consistency with coupling: anchored, or sdtt; other ways to distil would untie it",
     )
 
 

@@ -1,16 +1,30 @@
 """From a recipe of `multimdm couple` to a job: a checkpoint whose noise is to be tied to the texts."""
 
+from dataclasses import replace
+
 import torch
 
 import multimdm
-from multimdm.models import DiT, expand_masks, gate_time, show_noise, tell_masks_apart, with_dropout
+from multimdm.models import (
+    Backbone,
+    DiT,
+    code_masks,
+    expand_masks,
+    gate_time,
+    look_both_ways,
+    show_noise,
+    tell_masks_apart,
+    with_dropout,
+)
 from multimdm.objectives import Coupled
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Schedule
 from multimdm.process.checks import require
+from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
+from multimdm.training.quantile_jobs import open_quantiles
 from multimdm.training.seeds import derive
 from multimdm.training.settings import CoupleRecipe, ProcessChoice
 from multimdm.training.sources import Source, open_source
@@ -20,37 +34,67 @@ from multimdm.training.starts import check_fits, own_copy
 def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     """The network of a checkpoint, whose noise is to be tied to the texts; one mask becomes several that differ."""
     start = multimdm.load(recipe.init)
-    if not isinstance(start.process, MultiMask):
-        raise ValueError(f"init must be a masked or multi-mask diffusion model; {recipe.init} has {start.process!r}")
     source = open_source(recipe.data, recipe.train.seed)
     check_fits(start, recipe.init, source)
+    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, source)
+    start = _masked_start(recipe, start)
     network, process = start.network, start.process
+    assert isinstance(process, MultiMask)
+    coded = process.num_masks == 1 and recipe.quantile is not None and recipe.mask_codes > 0
     if process.num_masks == 1:
         network, process = _several_masks(recipe, start, source)
     elif recipe.process is not None:
         process = _same_masks(recipe.process, recipe, start, process, source)
-    if isinstance(network, DiT):
-        require(
-            recipe.noise_shown or not network.config.noise_rows,
-            f"noise_shown must be true: the network of {recipe.init} is shown the noise already",
-        )
-        network = show_noise(network) if recipe.noise_shown else network
-        network = network if recipe.conditioning == "none" else gate_time(network, recipe.conditioning)
-        network = network if recipe.dropout is None else with_dropout(network, recipe.dropout)
-    else:
-        require(
-            recipe.conditioning == "none" and recipe.dropout is None and not recipe.noise_shown,
-            f"conditioning must be none, noise_shown false and dropout left out: {recipe.init} is a LLaDA network, "
-            "which has no place for them",
-        )
+    network = _seeing(recipe, network)
+    if coded and isinstance(network, DiT):
+        network = code_masks(network, recipe.mask_codes, derive(recipe.train.seed, "mask codes"))
     process = process.tied(recipe.noise_shown)
     teacher = None
     if recipe.generation is not None:
         _check_makes_pairs(recipe, start, process, source)
         teacher = own_copy(network)
-    model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
-    objective = Coupled(process, recipe.at_one, recipe.weight)
-    return Job(name, "couple", model, objective, source, recipe, teacher, recipe.matching, recipe.generation)
+    model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage, advice=_advice(recipe))
+    objective = Coupled(process, recipe.shares, recipe.weight)
+    return Job(name, "couple", model, objective, source, recipe, teacher, recipe.matching, recipe.generation, quantiles)
+
+
+def _advice(recipe: CoupleRecipe) -> SamplingAdvice | None:
+    """What the recipe says, or what suits its noise."""
+    if recipe.advice is None and recipe.quantile is not None:
+        return SamplingAdvice(order="confidence", temperature=0.0)
+    return recipe.advice
+
+
+def _masked_start(recipe: CoupleRecipe, start: Model) -> Model:
+    """A masked or multi-mask model: an autoregressive one is made to look both ways, for quantile noise."""
+    if start.process is None and recipe.quantile is not None:
+        assert isinstance(start.network, DiT)
+        network = look_both_ways(start.network)
+        return replace(start, network=network, process=MultiMask(network.config.vocab_size))
+    if not isinstance(start.process, MultiMask):
+        other = ", or with quantile an autoregressive one" if recipe.quantile is None else ""
+        raise ValueError(
+            f"init must be a masked or multi-mask diffusion model{other}; {recipe.init} has {start.process!r}"
+        )
+    return start
+
+
+def _seeing(recipe: CoupleRecipe, network: Backbone) -> Backbone:
+    """A network that sees what the recipe says: noise, time."""
+    if not isinstance(network, DiT):
+        require(
+            recipe.conditioning == "none" and recipe.dropout is None and not recipe.noise_shown,
+            f"conditioning must be none, noise_shown false and dropout left out: {recipe.init} is a LLaDA network, "
+            "which has no place for them",
+        )
+        return network
+    require(
+        recipe.noise_shown or not network.config.noise_rows,
+        f"noise_shown must be true: the network of {recipe.init} is shown the noise already",
+    )
+    network = show_noise(network) if recipe.noise_shown else network
+    network = network if recipe.conditioning == "none" else gate_time(network, recipe.conditioning)
+    return network if recipe.dropout is None else with_dropout(network, recipe.dropout)
 
 
 def _check_makes_pairs(recipe: CoupleRecipe, start: Model, process: MultiMask, source: Source) -> None:
@@ -106,5 +150,7 @@ def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[
     if not isinstance(start.network, DiT):
         raise ValueError(f"{recipe.init} is a LLaDA network with one mask: give it several by multimdm adapt first")
     M, seed = recipe.process.num_masks, recipe.train.seed
-    network = tell_masks_apart(expand_masks(start.network, M), recipe.mask_noise, derive(seed, "mask noise"))
+    network = expand_masks(start.network, M)
+    if recipe.quantile is None:  # else codes tell them apart
+        network = tell_masks_apart(network, recipe.mask_noise, derive(seed, "mask noise"))
     return network, multi_mask(recipe.process, M, source, seed, embeddings=start.network.vocab_embed.embedding)

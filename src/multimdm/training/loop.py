@@ -29,6 +29,7 @@ from multimdm.training.noise_strings import noise_seed
 from multimdm.training.pairing import Pairing
 from multimdm.training.pairs import Pairs
 from multimdm.training.parts import Parts
+from multimdm.training.quantile_pairs import Quantiles, quantile_pairs
 from multimdm.training.rates import learning_rate
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.records import Records
@@ -58,6 +59,8 @@ class Job:
     """If texts are to be matched with their noise."""
     generation: GenerationSettings | None = None
     """If the teacher is to make the texts from their noise."""
+    quantiles: Quantiles | None = None
+    """If the noise is to hold the numbers that draw the texts."""
 
 
 @dataclass(frozen=True)
@@ -195,11 +198,15 @@ class _Run:
     def _pairs(self) -> Pairs | None:
         """Of texts and noise, if they belong together."""
         job, process = self.job, self.job.model.process
-        if job.matching is None and job.generation is None:
+        if job.matching is None and job.generation is None and job.quantiles is None:
             return None
         if not isinstance(process, MultiMask):
             raise ValueError(f"{job.name} is to tie texts to masks, but its process is {process!r}")
         seed = noise_seed(self.train.seed, job.model.lineage)
+        if job.quantiles is not None:
+            # The display comes later than the pairs, and is asked only when they are made.
+            say = lambda text: self.display.say(text)  # noqa: E731
+            return quantile_pairs(job.quantiles, self.engine, process, job.source, seed, say)
         if job.matching is not None:
             return Pairing(job.matching, self.engine, process, job.source, seed)
         if job.generation is None or self.teacher is None:
@@ -264,8 +271,10 @@ class _Run:
             return None
         times = validation_times(size, self.log.validation_draws, seed=derive(0, "validation times"))
         with self._timed("validate"), self._averaged():
-            sums = validation_sums(self.engine, self.job.model.process, source, self.parts.of(size), times)
-            result = NelboSums(self.engine.sum(sums.values)).estimate(self.job.model.process)
+            process, quantiles = self.job.model.process, self.job.quantiles
+            sums = validation_sums(self.engine, process, source, self.parts.of(size), times, quantiles)
+            result = NelboSums(self.engine.sum(sums.values)).estimate(process)
+            result = replace(result, one_step=quantiles is not None)
         if not record:
             return result
         self._record(
@@ -276,6 +285,7 @@ class _Run:
             standard_error=result.standard_error,
             perplexity=result.perplexity,
             bound=result.bound,
+            one_step=result.one_step,
             sequences=result.sequences,
             **({"entropy": source.entropy} if source.entropy is not None else {}),
         )

@@ -19,7 +19,9 @@ from multimdm.training.seeds import derive
 def noise_seed(seed: int, lineage: Sequence[Mapping[str, Any]]) -> int:
     """For the noise of a run: another in every stage, since a model that knows some strings is to meet new ones."""
     recipes = [step.get("recipe", {}) for step in lineage]
-    earlier = sum(bool(recipe.get("matching") or recipe.get("generation")) for recipe in recipes)
+    earlier = sum(
+        bool(recipe.get("matching") or recipe.get("generation") or recipe.get("quantile")) for recipe in recipes
+    )
     return derive(seed, "earlier noise", earlier) if earlier else seed
 
 

@@ -11,8 +11,10 @@ from multimdm.objectives.matching import MatchingSettings
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation
 from multimdm.objectives.sdtt import SdttSettings
+from multimdm.objectives.states import Shares
 from multimdm.objectives.step_size import Rounds
 from multimdm.process.hybrid import USUAL_RANKS
+from multimdm.samplers.advice import SamplingAdvice
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 Positive = Annotated[int, Field(gt=0)]
@@ -267,7 +269,29 @@ class GenerationSettings:
     """Below 1 texts are cleaner and less varied, and so are those of the model that is made of them."""
 
 
-def check_sets(name: str, sets: MatchingSettings | GenerationSettings | None, train: TrainSettings) -> None:
+@dataclass(frozen=True, config=STRICT)
+class QuantileSettings:
+    """Noise that holds the numbers by which an autoregressive teacher would draw the text (docs/quantile.md)."""
+
+    teacher: str | None = None
+    """Who draws: an autoregressive checkpoint of ours, a causal language model with the tokenizer of the texts (a
+    directory, a Hub name, a .gguf file, smollm2), or tales, for the exact conditionals of that source. Without it, the
+    checkpoint that is continued, which must then be autoregressive."""
+    order: Literal["id", "probable", "similar"] = "similar"
+    """Which tokens have the small numbers: those of small id, the most probable ones, or neighbours in a line along
+    which the teacher's embeddings change little (for tales, the laws of a token's neighbours)."""
+    texts: Literal["data", "teacher"] = "data"
+    """data: training texts, and the numbers that would draw them. teacher: numbers, and the texts that they draw, so
+    that no data are needed; x_1 is then uniform exactly."""
+    size: Positive = 512
+    """Of texts that the teacher writes: how many at a time; must be a multiple of train.batch_size."""
+    reuse: Positive = 4
+    """Of texts that the teacher writes: how often each is trained on before new ones are written."""
+
+
+def check_sets(
+    name: str, sets: MatchingSettings | GenerationSettings | QuantileSettings | None, train: TrainSettings
+) -> None:
     """A step's texts must belong to one set."""
     if sets is not None and sets.size % train.batch_size:
         raise ValueError(f"{name}.size must be a multiple of train.batch_size, {train.batch_size}; got {sets.size}")
@@ -289,11 +313,26 @@ class CoupleRecipe(TrainingRecipe):
     """null: noise is drawn independently of the text, which is the control; paths and sampling are the same."""
     generation: GenerationSettings | None = None
     """Instead of matching (matching: null), with an init that is coupled: texts that it makes from their noise."""
+    quantile: QuantileSettings | None = None
+    """Instead of matching (matching: null): the numbers by which an autoregressive teacher would draw each text."""
+    mask_codes: NonNegativeFloat = 1.0
+    """With quantile, of an init with one mask: rows that say where in [0, 1) the bucket of a mask lies, beside the size
+    of tokens' rows. Without them (0) what the masks mean has to be found."""
     noise_shown: bool = True
     """Show the network x_1 beside x_t, at every position and time, by rows that begin at zero. Else it sees x_t alone,
     and forgets what is revealed; so for LLaDA."""
     at_one: BelowOne = 0.25
-    """Share of the batch at t = 1, where sampling begins; the rest is spread over all times."""
+    """Share of the batch at t = 1, where sampling begins. What the shares leave is under random masks, at all times."""
+    surest: BelowOne = 0.0
+    """Share at states like those of a sampler by confidence: the positions that the network is surest of from noise
+    alone are revealed. Costs another call of the network, without gradient."""
+    drafts: BelowOne = 0.0
+    """Share at whole drafts of its own, all of which is to be predicted again: for the order rewrite."""
+    prompts: BelowOne = 0.0
+    """Share whose beginning is given, with no noise behind it, as that of a prompt."""
+    advice: SamplingAdvice | None = None
+    """How the model wants to be sampled, for who does not say otherwise. Without it: by confidence at temperature 0 if
+    the noise is quantile noise, which carries all chance, and as usual with other noise."""
     weight: Literal["elbo", "even"] = "elbo"
     """Of the other times. elbo: every position counts once, at the time of its reveal. even: all hidden positions."""
     conditioning: Literal["sigma", "time", "none"] = "sigma"
@@ -305,9 +344,20 @@ class CoupleRecipe(TrainingRecipe):
     def _check(self) -> "CoupleRecipe":
         if self.generation is not None and self.matching is not None:
             raise ValueError("with generation there is nothing to match: add matching: null, or leave it out")
+        if self.quantile is not None and (self.matching is not None or self.generation is not None):
+            raise ValueError("with quantile there is nothing to match or generate: add matching: null")
+        if self.drafts and not self.noise_shown:
+            raise ValueError("drafts needs noise_shown: true: a draft has no masks left that would tell of x_1")
+        _ = self.shares  # together they must not exceed 1
         check_sets("matching", self.matching, self.train)
         check_sets("generation", self.generation, self.train)
+        check_sets("quantile", self.quantile, self.train)
         return self
+
+    @property
+    def shares(self) -> Shares:
+        """Of the batch."""
+        return Shares(self.at_one, self.surest, self.drafts, self.prompts)
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -326,6 +376,8 @@ class DistillRecipe(TrainingRecipe):
     matching: MatchingSettings | None = None
     """Of an init whose noise is tied to the text, with consistency along anchored paths or sdtt: pairs go on being
     matched."""
+    quantile: QuantileSettings | None = None
+    """Likewise, of an init with quantile noise: give its teacher."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
 
@@ -334,11 +386,17 @@ class DistillRecipe(TrainingRecipe):
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
         check_sets("matching", self.matching, self.train)
+        check_sets("quantile", self.quantile, self.train)
+        if self.matching is not None and self.quantile is not None:
+            raise ValueError("give one of the sections matching and quantile: a text has one noise")
         anchored = self.consistency is None or self.consistency.coupling == "anchored"
-        if self.matching is not None and not anchored:
-            raise ValueError(
-                "matching needs consistency.coupling: anchored, or sdtt: paths that end in the matched noise"
-            )
+        for name in ("matching", "quantile"):
+            if getattr(self, name) is not None and not anchored:
+                raise ValueError(
+                    f"{name} needs consistency.coupling: anchored, or sdtt: paths that end in the text's own noise"
+                )
+        if self.quantile is not None and self.quantile.teacher is None:
+            raise ValueError("quantile.teacher must be given: a model with quantile noise is not autoregressive")
         if self.train.steps % self.rounds.rounds:
             raise ValueError(
                 f"train.steps must be a multiple of the number of rounds, {self.rounds.rounds}; got {self.train.steps}"

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from multimdm.data.prepared import Example, PreparedData
@@ -53,6 +54,11 @@ class Source(Protocol):
         """Whether texts are of several lengths that a model does not learn."""
         ...
 
+    @property
+    def begins_with(self) -> int | None:
+        """The token that all sequences begin with, if there is one."""
+        ...
+
     def train(self, first: int, num: int) -> Example:
         """The training sequences number first .. first + num - 1 of the run, through as many epochs as it takes."""
         ...
@@ -61,8 +67,16 @@ class Source(Protocol):
         """The validation sequences number first .. first + num - 1."""
         ...
 
+    def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
+        """What of these validation sequences is text: padding is not drawn by anyone, even where it is learnt."""
+        ...
+
     def counts(self) -> Tensor:
         """How often each token occurs."""
+        ...
+
+    def ended(self, ids: Tensor) -> Tensor:
+        """Texts that someone wrote, as these data would have them: with padding behind their end, if they have any."""
         ...
 
 
@@ -71,6 +85,7 @@ class TalesSource:
 
     valid_size = None
     hides_lengths = False
+    begins_with = None
 
     def __init__(self, length: int, seed: int) -> None:
         self.tales = Tales(length)
@@ -89,9 +104,17 @@ class TalesSource:
         """Stories that are not those of training."""
         return self._draw("valid", first, num)
 
+    def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
+        """All: the padding of stories is drawn like their words."""
+        return torch.ones((num, self.length), dtype=torch.bool)
+
     def counts(self) -> Tensor:
         """Of 10,000 stories."""
         return torch.bincount(self._draw("valid", 0, 10_000).ids.flatten(), minlength=self.tales.vocab_size)
+
+    def ended(self, ids: Tensor) -> Tensor:
+        """The end of a story and the padding behind it are tokens like others."""
+        return ids
 
     def _draw(self, split: str, first: int, num: int) -> Example:
         numbers = range(first // _BLOCK, (first + num - 1) // _BLOCK + 1)
@@ -116,10 +139,10 @@ class PreparedSource:
         assert settings.path is not None
         root = Path(settings.path)
         split = (root / "train").is_dir()
-        self._train = PreparedData.open(root / "train" if split else root)
+        self.training = PreparedData.open(root / "train" if split else root)
         validation = Path(settings.valid) if settings.valid is not None else root / "valid"
         self._valid = PreparedData.open(validation) if settings.valid is not None or validation.is_dir() else None
-        self.tokenizer, self.length = self._train.tokenizer(), self._train.manifest.length
+        self.tokenizer, self.length = self.training.tokenizer(), self.training.manifest.length
         if self._valid is not None:
             self._valid.check_tokenizer(self.tokenizer)
             if self._valid.manifest.length != self.length:
@@ -127,27 +150,36 @@ class PreparedSource:
                     f"{validation} has sequences of {self._valid.manifest.length} tokens and {root} of {self.length}; "
                     "prepare both with the same --length"
                 )
-        if len(self._train) == 0:
+        if len(self.training) == 0:
             raise ValueError(f"{root} has no sequences to train on")
         self.valid_size = len(self._valid) if self._valid is not None else 0
-        self.fingerprint = f"{self._train.fingerprint}, {self.tokenizer.fingerprint}"
-        padded = self._train.manifest.layout == "padded"
+        self.fingerprint = f"{self.training.fingerprint}, {self.tokenizer.fingerprint}"
+        padded = self.training.manifest.layout == "padded"
         self._learn_padding = padded if settings.learn_padding is None else settings.learn_padding
         self.hides_lengths = padded and not self._learn_padding
+        self.begins_with = self.tokenizer.bos_id if self.training.manifest.ends in ("both", "bos") else None
         self._seed, self._order = seed, (-1, torch.empty(0))
 
     def train(self, first: int, num: int) -> Example:
         """Every sequence once per epoch."""
-        size = len(self._train)
+        return self._counted(self.training[self.rows(first, num).numpy()])
+
+    def rows(self, first: int, num: int) -> Int64[Tensor, " num"]:
+        """Where the training sequences number first .. first + num - 1 of the run stand in the file."""
+        size = len(self.training)
         numbers = torch.arange(first, first + num)
         epochs = range(first // size, (first + num - 1) // size + 1)
-        picked = [self._permutation(epoch)[numbers[numbers // size == epoch] % size] for epoch in epochs]
-        return self._counted(self._train[torch.cat(picked).numpy()])
+        return torch.cat([self._permutation(epoch)[numbers[numbers // size == epoch] % size] for epoch in epochs])
 
     def valid(self, first: int, num: int) -> Example:
         """In the order of the file."""
         assert self._valid is not None
         return self._counted(self._valid[first : first + num])
+
+    def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
+        """By their lengths."""
+        assert self._valid is not None
+        return self._valid[first : first + num].valid
 
     def _counted(self, example: Example) -> Example:
         """With padding as a token like others, or hidden."""
@@ -155,12 +187,23 @@ class PreparedSource:
 
     def counts(self) -> Tensor:
         """Of the whole training split."""
-        return torch.from_numpy(self._train.counts)
+        return torch.from_numpy(self.training.counts)
+
+    def ended(self, ids: Tensor) -> Tensor:
+        """With padding behind the first end of text, in a padded layout."""
+        end, pad = self.tokenizer.eos_id, self.tokenizer.pad_id
+        if self.training.manifest.layout != "padded" or end is None:
+            return ids
+        ends = ids == end
+        if self.begins_with is not None:
+            ends[:, 0] = False  # BOS and EOS are the same token in GPT-2
+        behind = ends.cumsum(1) - ends.long() > 0
+        return ids.masked_fill(behind, end if pad is None else pad)
 
     def _permutation(self, epoch: int) -> Tensor:
         if self._order[0] != epoch:
             generator = torch.Generator().manual_seed(derive(self._seed, "order", epoch))
-            self._order = epoch, torch.randperm(len(self._train), generator=generator)
+            self._order = epoch, torch.randperm(len(self.training), generator=generator)
         return self._order[1]
 
 

@@ -1,8 +1,5 @@
 """A Hugging Face causal language model as judge: the paper's protocol."""
 
-from pathlib import Path
-from typing import Any, NamedTuple
-
 import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
@@ -11,17 +8,11 @@ from torch.nn import functional as F
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.evaluation.judges.base import Scores
 from multimdm.evaluation.judges.end_of_text import counted, pieces
+from multimdm.evaluation.language_models import LanguageModel
 from multimdm.evaluation.progress import Progress, ignore
 
 _TOKENS, _TOKENS_CPU = 2048, 512
 """Positions that go through the network together: with V = 50,257, logits of 0.4 GB. A CPU is fastest with few."""
-
-
-class LanguageModel(NamedTuple):
-    """A network with its tokenizer, as `transformers` has them."""
-
-    network: Any
-    tokenizer: Any
 
 
 class CausalLMJudge:
@@ -35,8 +26,7 @@ class CausalLMJudge:
         """`reader` is the tokenizer of the model that is judged."""
         self.name, self.fingerprint = name, fingerprint
         self._network, self._tokenizer, self._reader = *judge, reader
-        config = self._network.config
-        self._context: int = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 1024)
+        self._context = judge.context
 
     def score(
         self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None, progress: Progress = ignore
@@ -75,32 +65,6 @@ class CausalLMJudge:
             nll += torch.zeros(kept.shape, dtype=torch.float64).masked_scatter(kept, losses.double().cpu()).sum(1)
             tokens += kept.sum(1)
         return Scores(nll, tokens)
-
-
-def load_causal_lm(path_or_name: str, device: torch.device) -> LanguageModel:
-    """From a directory, a GGUF file or a name on the Hub; an error that tells what is missing."""
-    try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError:
-        raise ValueError("this judge needs transformers: pip install 'multimdm[eval]'") from None
-    place, options = path_or_name, {}
-    if Path(path_or_name).is_file():
-        place, options = str(Path(path_or_name).parent), {"gguf_file": Path(path_or_name).name}
-    weights = options or {"use_safetensors": True}  # pickles of strangers are not opened
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
-        network = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **weights)
-    except Exception as error:  # the package has many kinds of failure
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        hint = "; GGUF files need gguf: pip install 'multimdm[eval]'" if options else ""
-        raise ValueError(
-            f"judge '{path_or_name}' cannot be loaded as a causal language model ({reason}){hint}"
-        ) from None
-    if next(network.parameters()).dtype != torch.float32:  # GGUF models are widened already, and refuse to be asked
-        network = network.float()
-    network.eval()
-    network.to(device)  # pyright: ignore[reportArgumentType]
-    return LanguageModel(network, tokenizer)
 
 
 def _padded(encoded: list[list[int]]) -> tuple[Int64[Tensor, "B L"], Bool[Tensor, "B L"]]:

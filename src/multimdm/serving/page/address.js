@@ -13,17 +13,20 @@ export function remember(step = null) {
   history.replaceState(null, "", `#${fields}`);
 }
 
-/** Settings as the address has them: whether it has any, the step to show, and models that this server does not have. */
+/** Settings as the address has them: whether it has any, which controls it names, the step to show, and models that this
+ * server does not have. */
 export function recall() {
   const fields = new URLSearchParams(location.hash.slice(1));
-  const missing = [];
+  const [missing, named] = [[], []];
   for (const [short, id] of Object.entries(FIELDS)) {
     if (!fields.has(short)) continue;
     const [field, value] = [$(id), fields.get(short)];
     const known = !field.options || [...field.options].some((option) => option.value === value);
-    if (known) field.value = value;
-    else if (id.startsWith("model")) missing.push(value);
+    if (known) {
+      field.value = value;
+      named.push(id);
+    } else if (id.startsWith("model")) missing.push(value);
   }
   $("compare").checked = fields.get("c") === "1";
-  return { any: fields.size > 0, step: fields.has("at") ? Number(fields.get("at")) || 0 : null, missing };
+  return { any: fields.size > 0, step: fields.has("at") ? Number(fields.get("at")) || 0 : null, missing, named };
 }

@@ -7,10 +7,14 @@ import { Problem, models, trace } from "./trace.js";
 
 const $ = (id) => document.getElementById(id);
 const SLIDERS = ["steps", "temperature", "length", "seed", "steps-b"];
+const ADVISED = ["steps", "temperature", "sampler"]; // what a model may have advice for
+const ORDERS = { ancestral: "at random", confidence: "surest first", left_to_right: "left to right", rewrite: "rewriting" };
 const REPLAY = { frame: 420, whole: 4500 }; // milliseconds: per step, and at most for all
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 let gap = "[MASK]";
+let facts = {}; // of every model, by name
+let followed = Object.fromEntries(ADVISED.map((id) => [id, $(id).value])); // what the controls were last set to
 let panels = [];
 let position = 0; // of the longest panel
 let timer = null;
@@ -25,6 +29,24 @@ function refresh() {
   $("length").disabled = gaps;
   if (gaps) $("length-value").textContent = "of the text";
   $("other-side").hidden = !$("compare").checked;
+  const own = facts[$("model").value];
+  if (!own) return;
+  for (const option of $("sampler").options) option.disabled = !own.samplers.includes(option.value);
+  if ($("sampler").selectedOptions[0]?.disabled) $("sampler").value = own.defaults.sampler;
+}
+
+/** Set the controls as the model wants to be sampled, except those that the reader has moved or the address has named. */
+function follow(named = []) {
+  const defaults = facts[$("model").value]?.defaults ?? {}; // none before the server has answered
+  for (const id of ADVISED.filter((one) => one in defaults)) {
+    if ($(id).value === followed[id] && !named.includes(id)) {
+      $(id).value = defaults[id];
+      followed[id] = $(id).value; // a slider may hold another number than it was given
+    } else {
+      followed[id] = String(defaults[id]);
+    }
+  }
+  refresh();
 }
 
 function describeModels(list) {
@@ -34,13 +56,19 @@ function describeModels(list) {
     if (list.some((model) => model.id === chosen)) $(id).value = chosen;
   }
   if (list.length > 1 && !location.hash) $("model-b").selectedIndex = 1;
-  const facts = list.map((model) => model.multimdm);
-  gap = facts[0].gap;
+  const all = list.map((model) => model.multimdm);
+  facts = Object.fromEntries(list.map((model) => [model.id, model.multimdm]));
+  gap = all[0].gap;
   const whole = $("length").value === $("length").max; // the longest stays the longest
-  $("length").max = Math.max(...facts.map((fact) => fact.max_length));
+  $("length").max = Math.max(...all.map((fact) => fact.max_length));
   if (whole) $("length").value = $("length").max;
-  for (const id of ["steps", "steps-b"]) $(id).max = Math.min(64, ...facts.map((fact) => fact.max_steps));
-  $("sampler").disabled = facts.every((fact) => !fact.samplers.includes("confidence"));
+  for (const id of ["steps", "steps-b"]) $(id).max = Math.min(64, ...all.map((fact) => fact.max_steps));
+  const orders = Object.keys(ORDERS).filter((order) => all.some((fact) => fact.samplers.includes(order)));
+  const order = $("sampler").value;
+  $("sampler").replaceChildren(...orders.map((one) => new Option(ORDERS[one], one)));
+  $("sampler").value = order;
+  $("sampler").disabled = orders.length < 2;
+  follow();
 }
 
 function request(side) {
@@ -54,6 +82,9 @@ function request(side) {
     sampler: $("sampler").value,
     candidates: 5,
   };
+  // The other side shares two settings; where they are as the first model advises, it follows its own advice.
+  if (second && $("temperature").value === followed.temperature) delete body.temperature;
+  if (second && (body.sampler === followed.sampler || !facts[body.model].samplers.includes(body.sampler))) delete body.sampler;
   return body.prompt.includes(gap) ? body : { ...body, length: Number($("length").value) };
 }
 
@@ -77,7 +108,7 @@ async function generate() {
   position = 0;
   try {
     // One after the other: together they would share the machine, and the times would mean nothing.
-    for (const [side, body] of requests.entries()) await follow(panels[side], body, own.signal);
+    for (const [side, body] of requests.entries()) await watch(panels[side], body, own.signal);
     finish();
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -90,7 +121,7 @@ async function generate() {
   }
 }
 
-async function follow(panel, body, signal) {
+async function watch(panel, body, signal) {
   for await (const [name, data] of trace(body, $("key").value, signal)) {
     if (panel.take(name, data)) panel.show(panel.frames.length - 1);
     else legend();
@@ -234,8 +265,8 @@ function onKey(event) {
 
 /** Show what the address holds, if it holds anything. */
 async function openAddress() {
-  const { any, step, missing } = recall();
-  refresh();
+  const { any, step, missing, named } = recall();
+  follow(named);
   if (!any) return;
   wanted = step;
   await generate();
@@ -258,6 +289,7 @@ $("controls").addEventListener("submit", async (event) => {
   if (await start()) await (location.hash ? openAddress() : generate()); // it did not answer before, or wanted a key
 });
 $("controls").addEventListener("input", refresh);
+$("model").addEventListener("change", () => follow());
 $("gap").addEventListener("click", insertGap);
 $("clear").addEventListener("click", () => { $("prompt").value = ""; $("prompt").focus(); refresh(); });
 $("dice").addEventListener("click", () => { $("seed").value = Math.floor(1000 * Math.random()); refresh(); });

@@ -1,0 +1,77 @@
+"""What quantile noise needs of an autoregressive model."""
+
+from collections.abc import Callable
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int64
+from torch import Tensor
+
+from multimdm.process.quantile import Cells, Order, check_possible, similarity_order
+
+
+@runtime_checkable
+class QuantileTeacher(Protocol):
+    """The conditionals q(a | x^{<l}) of a model whose tokens are those of the texts."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal conditionals."""
+        ...
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        ...
+
+    def to(self, device: torch.device) -> None:
+        """Compute there from now on."""
+        ...
+
+    def embeddings(self) -> Float[Tensor, "V d"] | None:
+        """Vectors that are alike for tokens that occur alike, if it has any."""
+        ...
+
+    def cells(self, ids: Int64[Tensor, "B L"], order: Order = "id") -> Cells:
+        """Where the numbers of the tokens lie, as a function of the tokens before each; on the CPU."""
+        ...
+
+    def write(self, u: Float64[Tensor, "B L"], order: Order = "id") -> Int64[Tensor, "B L"]:
+        """The texts that the numbers draw, from left to right; on the CPU."""
+        ...
+
+
+def order_of(teacher: QuantileTeacher, name: Literal["id", "probable", "similar"]) -> Order:
+    """The order of the vocabulary by its name in recipes."""
+    if name != "similar":
+        return name
+    embeddings = teacher.embeddings()
+    if embeddings is None:
+        raise ValueError(f"quantile.order must be id or probable: teacher '{teacher.name}' has no embeddings")
+    return similarity_order(embeddings)
+
+
+def cells_of_text(
+    teacher: QuantileTeacher, ids: Int64[Tensor, "B L"], valid: Bool[Tensor, "B L"] | None, order: Order = "id"
+) -> Cells:
+    """Of texts with padding, which is not drawn: its cell is everything. A token that cannot be drawn is an error."""
+    found = teacher.cells(ids, order)
+    if valid is not None:
+        found = Cells(found.lower.where(valid, 0.0), found.width.where(valid, 1.0))
+    check_possible(found, f"teacher '{teacher.name}'")
+    return found
+
+
+def from_left_to_right(
+    u: Float64[Tensor, "B L"], choose: Callable[[Int64[Tensor, "B l"], Float64[Tensor, " B"]], Int64[Tensor, " B"]]
+) -> Int64[Tensor, "B L"]:
+    """Write position by position: `choose` gives the next tokens after a beginning, by one number each."""
+    x = torch.zeros(u.shape, dtype=torch.long, device=u.device)
+    for place in range(u.shape[1]):
+        x[:, place] = choose(x[:, :place], u[:, place])
+    return x

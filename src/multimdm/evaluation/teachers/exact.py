@@ -1,0 +1,45 @@
+"""Tales as its own teacher: the exact conditionals of the source."""
+
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from multimdm.data.tales import Tales
+from multimdm.evaluation.tales_models import fingerprint_of_tales
+from multimdm.process.quantile import Cells, Order, cells
+
+_STORIES = 20_000
+
+
+class TalesTeacher:
+    """q(x_l | x_<l) of the pure source, by its dynamic programme: noise of its stories is uniform exactly."""
+
+    name = "tales"
+
+    def __init__(self, tales: Tales) -> None:
+        self._tales = tales
+        self.fingerprint = f"exact {fingerprint_of_tales(tales)}"
+        self.vocab_size: int = tales.vocab_size
+
+    def to(self, device: torch.device) -> None:
+        """The programme runs on the CPU, wherever the network does."""
+
+    def embeddings(self) -> Float64[Tensor, "V d"]:
+        """The laws of a token's neighbours, before it and behind it, in some stories that are always the same.
+
+        Square roots of probabilities: their distance is Hellinger's, in which rare neighbours count too.
+        """
+        V = self.vocab_size
+        x = self._tales.sample(_STORIES, torch.Generator().manual_seed(0))
+        pairs = torch.bincount((x[:, :-1] * V + x[:, 1:]).flatten(), minlength=V * V).view(V, V).double()
+        laws = [counts / counts.sum(1, keepdim=True).clamp_min(1.0) for counts in (pairs, pairs.T)]
+        return torch.cat(laws, dim=1).sqrt()
+
+    def cells(self, ids: Int64[Tensor, "B L"], order: Order = "id") -> Cells:
+        """Position by position."""
+        columns = [cells(probs, ids[:, place], order) for place, probs in enumerate(self._tales.conditionals(ids))]
+        return Cells(*(torch.stack(column, dim=1) for column in zip(*columns, strict=True)))
+
+    def write(self, u: Float64[Tensor, "B L"], order: Order = "id") -> Int64[Tensor, "B L"]:
+        """Stories of the source."""
+        return self._tales.write(u, order)
