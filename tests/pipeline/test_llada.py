@@ -17,6 +17,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.llada import base_digest
 from multimdm.pipeline.mask_settings import describe_masks, dump_masks, parse_masks
 from multimdm.process import MultiMask, Schedule, random_balanced
+from multimdm.samplers import SamplingAdvice
 from support.runs import environment
 from support.tiny_llada import (
     MASK,
@@ -224,3 +225,14 @@ def test_masks_know_whether_their_noise_is_tied():
     assert parse_masks(written, "here").process().tied_noise
     del written["tied_noise"]
     assert not parse_masks(written, "here").process().tied_noise
+
+
+def test_masks_keep_advice():
+    """Those of older checkpoints have none."""
+    advice = SamplingAdvice(order="confidence", temperature=0, threshold=0.9)
+    written = json.loads(
+        json.dumps(dump_masks(describe_masks(MultiMask(VOCABULARY, M), tuple(range(M)), None, (), advice)))
+    )
+    assert parse_masks(written, "here").advice == advice
+    del written["advice"]
+    assert parse_masks(written, "here").advice is None
