@@ -51,6 +51,9 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     last = figures["aligned"][-1]["measurement"]
     assert f"- MDLM, K = 2: {last['texts'][0]}\n" in text
     assert f", {100 * last['valid_sentences']['value']:.1f}% |\n" in text
+    tokens, pairs = (full_text(Estimate(**last[name])) for name in ("token_distance", "pair_distance"))
+    assert f" | {tokens}, {pairs}" in text
+    assert f"real stories are {last['token_chance']:.3f} (tokens) and {last['pair_chance']:.3f} (pairs)" in text
     assert f"| MDLM | {figures['nelbo']['total']:.3f} ± " in text
     at_one, aligned = figures["recalls"]
     assert f"| MDLM | {full_text(Estimate(**at_one['nats']))} | {full_text(Estimate(**aligned['nats']))}, τ = " in text

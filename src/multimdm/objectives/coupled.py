@@ -19,7 +19,6 @@ _RECORDS = {
     Kind.MASKS: "path",
     Kind.SUREST: "surest",
     Kind.DRAFTS: "rewrite",
-    Kind.PROMPTS: "prompts",
 }
 """What the cross-entropy of a kind of state is called in the records."""
 

@@ -329,7 +329,7 @@ class CoupleRecipe(TrainingRecipe):
     drafts: BelowOne = 0.0
     """Share at whole drafts of its own, all of which is to be predicted again: for the order rewrite."""
     prompts: BelowOne = 0.0
-    """Share whose beginning is given, with no noise behind it, as that of a prompt."""
+    """Share, of sequences of every kind, whose beginning is given, with no noise behind it, as that of a prompt."""
     advice: SamplingAdvice | None = None
     """How the model wants to be sampled, for who does not say otherwise. Without it: by confidence at temperature 0 if
     the noise is quantile noise, which carries all chance, and as usual with other noise."""
