@@ -227,3 +227,14 @@ def test_memory_does_not_grow_with_the_corpus():
     sizes = [len(batch.ids) for batch in encoding.encode_documents(lines, train_chars(["word "]))]
     assert max(sizes) <= encoding.BATCH_CHARACTERS + 100
     assert np.sum(sizes) == 100 * 100_000
+
+
+def test_cells_beside_the_tokens_are_no_strangers_and_go_with_them(corpus, tmp_path):
+    out = tmp_path / "out"
+    prepare(options(corpus), out)
+    folder = out / "cells" / "of-some-teacher"
+    folder.mkdir(parents=True)
+    prepare(options(corpus), out)
+    assert folder.is_dir()
+    prepare(options(corpus, length=16), out, force=True)
+    assert not (out / "cells").exists()

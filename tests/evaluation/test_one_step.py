@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from multimdm.evaluation.one_step import log_prob_given_noise, one_step_log_prob, one_step_sums
 from multimdm.process import Mixture, MultiMask, Streams
 from multimdm.process.quantile import Cells, bucket_information, bucket_law, cells
+from support.statistics import MUTANT, REJECT
 
 V, M, L = 4, 4, 3
 TEXTS = torch.tensor(list(itertools.product(range(V), repeat=L)))
@@ -78,7 +80,7 @@ def repeated(num: int, texts: slice = slice(None)) -> tuple[Tensor, Cells]:
 
 def test_it_is_a_law():
     assert float(exact().sum()) == pytest.approx(1.0, abs=1e-12)
-    assert float(exact().max() / exact().min()) > 3
+    assert float(exact().max() / exact().min()) > 2
 
 
 @SHOWN
@@ -171,14 +173,16 @@ def errors(draws: Tensor, wanted: Tensor) -> Tensor:
     return (draws.mean(1) - wanted) / draws.std(1) * math.sqrt(draws.shape[1])
 
 
+def p_of_means(draws: Tensor, wanted: Tensor) -> float:
+    """That they are off by chance alone."""
+    return float(stats.chi2.sf(float(errors(draws, wanted).square().sum()), len(draws)))
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_the_estimate_has_no_bias(temperature):
-    """All texts are within 4.5 standard errors, and the errors are as large as they should be."""
     draws = drawn(0.3, temperature)
-    off = errors(draws, exact(temperature))
-    assert float(off.abs().max()) < 4.5
-    assert 0.5 < float(off.square().mean()) < 2.0
-    assert float(errors(draws, exact(temperature + 0.2)).abs().max()) > 8
+    assert p_of_means(draws, exact(temperature)) > REJECT
+    assert p_of_means(draws, exact(temperature + 0.3)) < MUTANT
 
 
 def test_with_the_teachers_strings_alone_the_rest_of_the_mass_is_missed():
@@ -187,19 +191,19 @@ def test_with_the_teachers_strings_alone_the_rest_of_the_mass_is_missed():
     found = (log_probs().exp() * inside).sum(1) / len(STRINGS)
     assert float((found / exact()).max()) < 0.9
     draws = drawn(elsewhere=0.0)
-    torch.testing.assert_close(draws.mean(1), found, rtol=0.1, atol=0)
-    assert float(errors(draws, exact()).max()) < -6
+    torch.testing.assert_close(draws.mean(1), found, rtol=0.2, atol=0)
+    assert p_of_means(draws, exact()) < MUTANT
 
 
 def test_many_draws_come_near_the_exact_value():
-    """With the usual share elsewhere; of a few draws the logarithm is too low on average."""
-    ids, own = repeated(40)
-    few, many = (
-        one_step_log_prob(Network(), PROCESS, ids, None, own, Streams.spawn(5, len(ids)), draws).view(-1, 40).mean(1)
-        for draws in (1, 60)
-    )
-    assert float((many - exact().log()).abs().mean()) < 0.15
-    assert float((few - exact().log()).mean()) < 5 * float((many - exact().log()).mean()) < 0
+    """The logarithm is too low on average, less so with more draws."""
+    (ids, own), bias = repeated(20), {}
+    for draws in (1, 60):
+        streams = Streams.spawn(5, len(ids))
+        found = one_step_log_prob(Network(), PROCESS, ids, None, own, streams, draws, elsewhere=0.5)
+        bias[draws] = float((found.view(-1, 20).mean(1) - exact().log()).mean())
+    assert bias[1] < 5 * bias[60] < 0
+    assert bias[60] > -0.1
 
 
 def test_the_mean_is_over_probabilities_not_over_logarithms():

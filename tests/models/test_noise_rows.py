@@ -1,17 +1,28 @@
 """Rows for noise that is shown beside the state, and masks that are told apart: what they change and what not."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from multimdm import load
-from multimdm.models import DiT, DiTConfig, expand_masks, show_noise, tell_masks_apart
+from multimdm.models import (
+    DiT,
+    DiTConfig,
+    code_masks,
+    expand_masks,
+    gate_time,
+    look_both_ways,
+    show_noise,
+    tell_masks_apart,
+)
+from multimdm.models.expand import bucket_codes
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
 from multimdm.process.anchored import shown_with_end
-from support.tiny_models import tiny_dit
+from support.tiny_models import TALES, causal_tales_model, tiny_dit
 
 V, M, L = 7, 3, 5
 PROCESS = MultiMask(V, M).tied(noise_shown=True)
@@ -65,6 +76,111 @@ def test_masks_are_told_apart_and_tokens_stay():
     size = (rows[1] - rows[0])[V:].std() / rows[0][V:].square().mean().sqrt()
     assert float(size) == pytest.approx(0.2, rel=0.2)
     assert torch.equal(tell_masks_apart(old, 0.0, 5).vocab_embed.embedding, rows[0])
+
+
+# -------------------------------------------------------------------- codes
+
+
+def rows_of(network: DiT) -> torch.Tensor:
+    return network.vocab_embed.embedding.detach()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_mask_gets_the_same_code_as_state_and_as_noise(shown, scale):
+    old = expand_masks(tiny_dit(V, 1, L), 16)
+    old = show_noise(old) if shown else old
+    before = rows_of(old).clone()
+    new = code_masks(old, scale, seed=5)
+    added = rows_of(new) - before
+    assert torch.equal(rows_of(old), before)  # the given one is left as it is
+    assert not bool(added[:V].any())  # tokens
+    codes = added[V : V + 16]
+    size = before[:V].square().mean().sqrt()
+    assert float(codes.square().mean().sqrt() / size) == pytest.approx(scale, rel=1e-5)
+    if shown:
+        torch.testing.assert_close(added[V + 16 :], codes)
+        torch.testing.assert_close(rows_of(new)[V + 16 :], codes)  # which were zero
+    assert len(added) == V + 16 * (1 + shown)
+    for name, tensor in new.state_dict().items():
+        assert name == "vocab_embed.embedding" or torch.equal(tensor, old.state_dict()[name]), name
+
+
+def test_codes_are_a_function_of_the_seed_and_may_be_left_out():
+    old = show_noise(expand_masks(tiny_dit(V, 1, L), 16))
+    one, again, other = (rows_of(code_masks(old, 1.0, seed)) for seed in (5, 5, 6))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert torch.equal(rows_of(code_masks(old, 0.0, 5)), rows_of(old))
+
+
+def test_neighbouring_buckets_have_similar_codes():
+    """Of 64 masks the most similar one is near by, for every one; so it is not for masks that are merely told apart."""
+    old = expand_masks(tiny_dit(V, 1, L), 64)
+
+    def nearest(rows: torch.Tensor) -> torch.Tensor:
+        """How far away, in buckets, the most similar mask is."""
+        distance = torch.cdist(rows[V:].double(), rows[V:].double()).fill_diagonal_(torch.inf)
+        return (distance.argmin(1) - torch.arange(64)).abs()
+
+    assert int(nearest(rows_of(code_masks(old, 1.0, 5))).max()) <= 4  # four quarters of a turn
+    assert float(nearest(rows_of(tell_masks_apart(old, 1.0, 5))).double().mean()) > 5
+
+
+def test_codes_are_sines_and_cosines_of_the_middle_of_the_bucket():
+    for num_masks, waves in ((8, 5), (256, 8), (300, 9)):
+        codes = bucket_codes(num_masks)
+        assert codes.shape == (num_masks, 2 * waves)
+        for k in (0, 3, num_masks - 1):
+            angles = [math.pi * 2**j * (k + 0.5) / num_masks for j in range(waves)]
+            expected = [*map(math.sin, angles), *map(math.cos, angles)]
+            assert codes[k].tolist() == pytest.approx(expected, abs=1e-12)
+    # At the last frequency neighbours are a quarter of a turn apart: no two masks are alike.
+    assert math.pi * 2**7 / 256 == math.pi / 2
+    apart = torch.cdist(bucket_codes(256), bucket_codes(256)).fill_diagonal_(torch.inf)
+    assert float(apart.min()) > 1.0
+
+
+# ------------------------------------------------------- from left to right, and both ways
+
+
+def test_a_causal_network_is_made_to_look_both_ways():
+    old = causal_tales_model().network
+    assert isinstance(old, DiT)
+    new = look_both_ways(old)
+    assert old.config.causal
+    assert new.config == replace(old.config, causal=False)
+    for name, tensor in new.state_dict().items():
+        assert torch.equal(tensor, old.state_dict()[name]), name
+    x, last = torch.zeros((1, 6), dtype=torch.long), torch.zeros((1, 6), dtype=torch.long)
+    last[0, -1] = 5
+    assert torch.equal(old(x, None)[0, :-1], old(last, None)[0, :-1])
+    assert not torch.allclose(new(x, None)[0, 0], new(last, None)[0, 0], atol=1e-4)
+    torch.testing.assert_close(new(x[:, :1], None), old(x[:, :1], None))  # alone there is one way only
+    with torch.no_grad():
+        new.vocab_embed.embedding.zero_()
+    assert bool(old.vocab_embed.embedding.any())  # weights of its own
+
+
+def test_the_start_symbol_becomes_the_mask():
+    """It can be expanded, shown noise and told the time like any masked network."""
+    old = causal_tales_model().network
+    assert isinstance(old, DiT)
+    start, V = rows_of(old)[-1], TALES.vocab_size
+    new = gate_time(show_noise(expand_masks(look_both_ways(old), 4)))
+    assert torch.equal(rows_of(new)[V : V + 4], start.expand(4, -1))
+    x_t = torch.full((2, 6), V)
+    process = MultiMask(V, 4).tied(noise_shown=True)
+    shown = shown_with_end(process, x_t + 3, x_t + 3)
+    torch.testing.assert_close(new(shown, torch.ones(2)), look_both_ways(old)(x_t, None), rtol=1e-4, atol=1e-5)
+
+
+def test_what_looks_both_ways_already_is_refused():
+    with pytest.raises(ValueError, match="only an autoregressive network can be made to look both ways"):
+        look_both_ways(tiny_dit(V, 1, L))
+
+
+# ------------------------------------------------------------------ on disk
 
 
 def test_a_model_that_is_shown_its_noise_is_loaded_as_it_was_saved(tmp_path):

@@ -5,7 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from multimdm.models import show_noise
 from multimdm.objectives import Batch, Coupled, Shares, stratified_times
+from multimdm.objectives.paths import tied_path
+from multimdm.objectives.states import Kind, draw_states
 from multimdm.process import MultiMask, Schedule, Streams
 from multimdm.process.anchored import told_of_end
 from support.distilling import L, V, network
@@ -64,6 +67,52 @@ def test_the_loss_is_the_weighted_cross_entropy_given_state_and_end(weight, at_o
     assert set(sums.terms) == {name for name, share in shares.items() if share}
     for name, value in sums.terms.items():
         assert float(value) == pytest.approx(parts[name] / shares[name], rel=1e-9)
+
+
+KINDS = {Kind.AT_ONE: "draft", Kind.MASKS: "path", Kind.SUREST: "surest", Kind.DRAFTS: "rewrite"}
+
+
+@pytest.mark.parametrize("weight", ["elbo", "even"])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("prompts", [0.0, 0.5])
+def test_with_states_of_every_kind_the_loss_is_a_plain_sum(weight, padded, prompts):
+    """What is asked, at the weight of its kind and time; and each kind by itself, per share of the batch."""
+    process, shares = PROCESS.tied(noise_shown=True), Shares(0.25, surest=0.25, drafts=0.125, prompts=prompts)
+    noise = process.prior((B, L), torch.Generator().manual_seed(7))
+    valid = torch.arange(L) < torch.arange(1, B + 1)[:, None] % L + 1 if padded else None
+    net = show_noise(network(process))
+    with torch.no_grad():
+        net.vocab_embed.embedding.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(8))
+    watched = Watched(net)
+    sums = Coupled(process, shares, weight)(watched, batch(noise, valid))
+    given = batch(noise, valid)
+    states = draw_states(net, tied_path(process, given), given, shares)
+    assert torch.equal(watched.t, states.t)
+    assert torch.equal(watched.positions, states.asked)
+    shown = tied_path(process, given).shown(states.x_t, states.given)
+    assert all(torch.equal(one, other) for one, other in zip(watched.x_t, shown, strict=True))
+    logits = net(shown, states.t, None, valid).detach()
+    expected, parts, counts = 0.0, dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0)
+    for i, place in states.asked.nonzero().tolist():
+        kind = Kind(int(states.kind[i]))
+        scale = 1 / float(states.t[i]) if weight == "elbo" and kind == Kind.MASKS else 1.0  # alpha = 1 - t
+        loss = -scale * float(logits[i, place].log_softmax(-1)[given.ids[i, place]])
+        expected, parts[kind], counts[kind] = expected + loss, parts[kind] + loss, counts[kind] + 1
+    assert min(counts.values()) > 0
+    assert float(sums.loss.detach()) == pytest.approx(expected, rel=1e-9)
+    assert set(sums.terms) == set(KINDS.values())
+    for kind, name in KINDS.items():
+        assert float(sums.terms[name]) == pytest.approx(parts[kind] / shares.of(kind), rel=1e-9)
+
+
+def test_drafts_alone_teach_the_text_from_its_draft():
+    """Weights that would be infinite at t = 0 are not used, and no gradient is lost."""
+    process = PROCESS.tied(noise_shown=True)
+    net = show_noise(network(process))
+    sums = Coupled(process, Shares(0.0, drafts=1.0))(net, batch())
+    sums.loss.backward()
+    assert all(bool(x.grad is not None and x.grad.isfinite().all()) for x in net.parameters())
+    assert set(sums.terms) == {"rewrite"}
 
 
 def equal_texts() -> Batch:

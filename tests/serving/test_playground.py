@@ -285,6 +285,31 @@ def test_a_key_is_asked_for(browser, offers):
     context.close()
 
 
+def test_controls_start_as_the_model_advises_and_follow_another(browser, offers):
+    from multimdm.samplers import SamplingAdvice
+    from multimdm.serving.catalog import Offer
+    from support.tiny_models import shown_tales_model
+
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    advised = Offer.of("advised", shown_tales_model(SamplingAdvice(order="rewrite", temperature=0, steps=5)))
+    with serving({"advised": advised, "many": offers["many"]}) as live:
+        page.goto(live.url)
+        for model, values in (("advised", ("rewrite", "0", "5")), ("many", ("ancestral", "1", "8"))):
+            page.select_option("#model", model)
+            for name, value in zip(("sampler", "temperature", "steps"), values, strict=True):
+                expect(page.locator(f"#{name}")).to_have_value(value)
+        expect(page.locator("#sampler option[value=rewrite]")).to_be_disabled()
+        set_slider(page, "steps", 3)  # what is moved stays
+        page.select_option("#model", "advised")
+        expect(page.locator("#sampler")).to_have_value("rewrite")
+        expect(page.locator("#steps")).to_have_value("3")
+        set_slider(page, "seed", 4)
+        generate(page)
+        expect(page.locator(".result-text")).to_have_text(advised.model.sample(1, steps=3, seed=4).texts[0])
+    context.close()
+
+
 def test_a_link_waits_for_the_key(browser, offers):
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()

@@ -4,6 +4,7 @@ tokens.bin   [N, L] ids, uint16 or uint32, little-endian
 lengths.bin  [N]    valid positions of each sequence, uint32; padding follows them
 counts.bin   [V]    how often each token occurs in valid positions, int64
 tokenizer.json, tokenizer_config.json, manifest.json
+cells/       where a teacher has the numbers of the tokens, if it was asked (`cells.py`)
 """
 
 import hashlib
@@ -18,10 +19,12 @@ from multimdm.data.tokenizer import Tokenizer
 
 LENGTH_DTYPE, COUNT_DTYPE = np.dtype("<u4"), np.dtype("<i8")
 
+CELLS = "cells"
+"""The folder with cells of the tokens (`cells.py`), one below it for each teacher."""
 OUR_FILES = frozenset(
-    ["tokens.bin", "lengths.bin", "counts.bin", "manifest.json", "tokenizer.json", "tokenizer_config.json"]
+    ["tokens.bin", "lengths.bin", "counts.bin", "manifest.json", "tokenizer.json", "tokenizer_config.json", CELLS]
 )
-"""All that a directory of prepared data holds."""
+"""All that a directory of prepared data holds. Cells go with the tokens that they belong to."""
 
 
 class SequenceWriter:

@@ -19,9 +19,6 @@ from multimdm.process import Streams
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
-_EARLIEST = 1e-6
-"""Of times at which masks are drawn, so that no weight 1 / t is infinite."""
-
 
 class Kind(IntEnum):
     """Of a state."""
@@ -110,7 +107,7 @@ def draw_states(network: Network, path: TiedPath, batch: Batch, shares: Shares) 
     """One state for every sequence of the batch; one more call of the network, without gradient, for its guesses."""
     kind, t = shares.divide(batch.times.to(batch.ids.device))
     free = torch.ones_like(batch.ids, dtype=torch.bool) if batch.valid is None else batch.valid
-    x_t, given = path.corrupt(batch, t.clamp_min(_EARLIEST)), None
+    x_t, given = path.corrupt(batch, t), None
     if shares.prompts > 0:
         given = _beginnings(batch.generator, free, shares.prompts)
         free = free & ~given

@@ -34,7 +34,7 @@ from multimdm.training.starts import check_fits, own_copy
 def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     """The network of a checkpoint, whose noise is to be tied to the texts; one mask becomes several that differ."""
     start = multimdm.load(recipe.init)
-    source = open_source(recipe.data, recipe.train.seed)
+    source = open_source(recipe.data, recipe.train.seed, start.tokenizer)
     check_fits(start, recipe.init, source)
     quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, source)
     start = _masked_start(recipe, start)

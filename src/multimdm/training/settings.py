@@ -28,8 +28,9 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 class DataSettings:
     """What is trained on."""
 
-    kind: Literal["tales", "prepared"] = "tales"
-    """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote."""
+    kind: Literal["tales", "prepared", "none"] = "tales"
+    """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote. none: no
+    data, where a teacher writes all texts (couple with quantile.texts: teacher)."""
     path: str | None = None
     """Of prepared data: the directory. If it has the folders train and valid, they are used as such."""
     valid: str | None = None
@@ -39,14 +40,15 @@ class DataSettings:
     then count it. Else padding is hidden, and nothing is learnt of lengths. Default: yes for --layout padded, no for
     packed sequences."""
     length: Positive = 48
-    """Of tales: tokens per story, padding included; 48 is the least. Prepared data have their own length."""
+    """Of tales: tokens per story, padding included; 48 is the least. Of none: tokens per text. Prepared data have their
+    own length."""
 
     @model_validator(mode="after")
     def _check(self) -> "DataSettings":
         if self.kind == "prepared" and self.path is None:
             raise ValueError("prepared data need a path: the directory that `multimdm prepare` wrote")
-        if self.kind == "tales" and (self.path is not None or self.valid is not None):
-            raise ValueError("path and valid are for prepared data only; kind is tales")
+        if self.kind != "prepared" and (self.path is not None or self.valid is not None):
+            raise ValueError(f"path and valid are for prepared data only; kind is {self.kind}")
         return self
 
 
@@ -348,6 +350,8 @@ class CoupleRecipe(TrainingRecipe):
             raise ValueError("with quantile there is nothing to match or generate: add matching: null")
         if self.drafts and not self.noise_shown:
             raise ValueError("drafts needs noise_shown: true: a draft has no masks left that would tell of x_1")
+        if self.data.kind == "none" and (self.quantile is None or self.quantile.texts == "data"):
+            raise ValueError("data.kind none needs quantile.texts: teacher: someone must write the texts")
         _ = self.shares  # together they must not exceed 1
         check_sets("matching", self.matching, self.train)
         check_sets("generation", self.generation, self.train)

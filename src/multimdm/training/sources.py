@@ -207,6 +207,40 @@ class PreparedSource:
         return self._order[1]
 
 
-def open_source(settings: DataSettings, seed: int) -> Source:
-    """The source that a recipe asks for."""
+class NoData:
+    """Where a teacher writes all texts: nothing to train on or to validate with."""
+
+    entropy, begins_with, hides_lengths, valid_size = None, None, False, 0
+    fingerprint = "no data"
+
+    def __init__(self, length: int, tokenizer: Tokenizer) -> None:
+        self.length, self.tokenizer = length, tokenizer
+
+    def train(self, first: int, num: int) -> Example:
+        """There is none."""
+        raise ValueError("data.kind is none: there are no training texts but those that a teacher writes")
+
+    def valid(self, first: int, num: int) -> Example:
+        """There is none."""
+        raise ValueError("data.kind is none: there are no texts to validate on")
+
+    def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
+        """There is none."""
+        raise ValueError("data.kind is none: there are no texts to validate on")
+
+    def counts(self) -> Tensor:
+        """Nobody has counted."""
+        raise ValueError("data.kind is none: process.assignment must not be frequency, which counts tokens of data")
+
+    def ended(self, ids: Tensor) -> Tensor:
+        """As they were written, one text after another."""
+        return ids
+
+
+def open_source(settings: DataSettings, seed: int, tokenizer: Tokenizer | None = None) -> Source:
+    """The source that a recipe asks for; without data, the tokens are those of the model at hand."""
+    if settings.kind == "none":
+        if tokenizer is None:
+            raise ValueError("data.kind none is for couple with quantile.texts: teacher, from a model with a tokenizer")
+        return NoData(settings.length, tokenizer)
     return TalesSource(settings.length, seed) if settings.kind == "tales" else PreparedSource(settings, seed)

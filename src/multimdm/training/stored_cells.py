@@ -7,6 +7,7 @@ import torch
 
 from multimdm.data.cells import CellFiles, CellsOf
 from multimdm.data.prepared import Example
+from multimdm.data.storage import CELLS
 from multimdm.evaluation.teachers import QuantileTeacher
 from multimdm.evaluation.teachers.base import cells_of_text
 from multimdm.process.quantile import Cells, Order
@@ -40,7 +41,7 @@ class StoredCells:
             sequences=len(data),
             length=source.length,
         )
-        self.files = CellFiles.open(data.directory / "cells" / whose.folder, whose)
+        self.files = CellFiles.open(data.directory / CELLS / whose.folder, whose)
         # Agreed upon: a rank that comes late must not find that the others have begun.
         self._ready = bool(engine.agree(not self.files.missing()))
 
