@@ -148,5 +148,7 @@ def test_bad_input(tmp_path):
         files.read(torch.tensor([0]))
     for text in ("{", "[]"):
         (tmp_path / "manifest.json").write_text(text)
-        with pytest.raises(ValueError, match=r"manifest\.json is no JSON object; remove .*, to have the cells computed again"):
+        with pytest.raises(
+            ValueError, match=r"manifest\.json is no JSON object; remove .*, to have the cells computed again"
+        ):
             CellFiles.open(tmp_path, WHOSE)

@@ -21,6 +21,7 @@ EXTRA = {
     "adapt": SHORT,
     "couple": f"{SHORT} --matching.size 4",
     "couple tales-couple-again": f"{SHORT} --generation.size 4 --generation.steps 2",
+    "couple tales-quantile": f"{SHORT} --quantile.size 4",
     "distill": SHORT.replace("steps 2", "steps 5"),
     "evaluate": "--num 2 --sequences 2",
     "pareto": "--num 2 --temperatures 1.0 --align-entropy none",
@@ -55,6 +56,7 @@ NUMBER = {
     "distillation": 2,
     "evaluation": 6,
     "method": 1,
+    "quantile": 7,
     "reproduction": 4,
     "scaling": 2,
 }

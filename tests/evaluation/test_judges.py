@@ -194,7 +194,7 @@ def test_hub_names(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(
         "multimdm.evaluation.language_models.load_causal_lm",
-        lambda path, device: loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None),
+        lambda path, device, role: loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None),
     )
     first = make_judge("org/gpt2", word_model(READER))
     assert asked == loaded == ["org/gpt2"]

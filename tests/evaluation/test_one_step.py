@@ -105,9 +105,9 @@ def test_the_bound_is_the_closed_form(process, text):
     """Its second term exactly, and its first up to the error of 6,000 draws; noise from the prior has another mean."""
     num = 6000
     ids, own = repeated(num, slice(text, text + 1))
-    draft, told, squares, *_, tokens, sequences = (
-        one_step_sums(Network(), process, ids, None, own, Streams.spawn(1, num)).values.tolist()
-    )
+    draft, told, squares, *_, tokens, sequences = one_step_sums(
+        Network(), process, ids, None, own, Streams.spawn(1, num)
+    ).values.tolist()
     assert (tokens, sequences) == (num * L, num)
     assert told / num == pytest.approx(float(bucket_information(CELLS, M)[text].sum()), rel=1e-9)
     expected = -float((string_law()[text] * log_probs()[text]).sum())
@@ -208,9 +208,7 @@ def test_many_draws_come_near_the_exact_value():
 
 def test_the_mean_is_over_probabilities_not_over_logarithms():
     streams = Streams.spawn(6, len(TEXTS))
-    single = torch.stack(
-        [one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, streams, 1) for _ in range(5)]
-    )
+    single = torch.stack([one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, streams, 1) for _ in range(5)])
     together = one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, Streams.spawn(6, len(TEXTS)), 5)
     torch.testing.assert_close(together, single.logsumexp(0) - math.log(5), rtol=1e-12, atol=1e-12)
     assert not torch.allclose(together, single.mean(0), atol=1e-3)

@@ -386,11 +386,15 @@ def test_teachers_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ValueError, match="teacher 'gpt2' can look at 8 tokens at most; the texts have 9"):
         find_teacher(str(tmp_path / "gpt2"), READER, 9, CPU)
     tales_model().save(tmp_path / "diffusion")
-    with pytest.raises(ValueError, match=r"teacher 'diffusion' must be autoregressive \(system: ar\); it is a diffusion"):
+    with pytest.raises(
+        ValueError, match=r"teacher 'diffusion' must be autoregressive \(system: ar\); it is a diffusion"
+    ):
         find_teacher(str(tmp_path / "diffusion"), load_tales_tokenizer(), 48, CPU)
     with pytest.raises(ValueError, match=r"must have the tokenizer of the texts; it has Tokenizer\('words'.*'tales'"):
         find_teacher(str(tmp_path / "ar"), load_tales_tokenizer(), L, CPU)
-    with pytest.raises(ValueError, match="teacher 'tales' is for stories of Tales; the texts have the tokenizer 'words'"):
+    with pytest.raises(
+        ValueError, match="teacher 'tales' is for stories of Tales; the texts have the tokenizer 'words'"
+    ):
         find_teacher("tales", READER, 48, CPU)
     mute = word_model(READER, L, causal=True)
     mute.tokenizer = None
@@ -411,7 +415,7 @@ def test_a_teacher_without_embeddings_has_no_similar_tokens(tales):
 
 
 def test_what_cannot_be_found_is_called_a_teacher(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="teacher './nowhere/at all' cannot be found: there is no such file"):
+    with pytest.raises(ValueError, match=r"teacher '\./nowhere/at all' cannot be found: there is no such file"):
         find_teacher("./nowhere/at all", READER, L, CPU)
     (tmp_path / "text.txt").write_text("text")
     with pytest.raises(ValueError, match=r"teacher '.*text\.txt' is a file, but not a \.gguf file"):
@@ -421,7 +425,7 @@ def test_what_cannot_be_found_is_called_a_teacher(tmp_path, monkeypatch):
         find_teacher(str(tmp_path / "empty"), READER, L, CPU)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(ValueError, match="teacher '.*broken' cannot be loaded as a causal language model"):
+    with pytest.raises(ValueError, match=r"teacher '.*broken' cannot be loaded as a causal language model"):
         find_teacher(str(tmp_path / "broken"), READER, L, CPU)
     monkeypatch.setattr("multimdm.data.smollm2.importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="teacher 'smollm2' is not installed"):

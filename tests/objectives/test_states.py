@@ -208,10 +208,12 @@ def test_the_surest_positions_show_the_texts_own_tokens(shares, padded):
     for row in of_kind(states, Kind.SUREST):
         length, number = lengths(given)[row], beginning(states, row)
         guess, sure = plain_guess(given, row, number)
-        free = sorted(range(number, length), key=lambda place: -float(sure[place]))  # noqa: B023
+        free = sorted(range(number, length), key=lambda place: -float(sure[place]))
         num = round((1 - float(states.t[row])) * len(free))
         known = {*range(number), *free[:num]}
-        expected = torch.where(torch.tensor([place in known for place in range(L)]), given.ids[row], noise_of(given)[row])
+        expected = torch.where(
+            torch.tensor([place in known for place in range(L)]), given.ids[row], noise_of(given)[row]
+        )
         assert torch.equal(states.x_t[row], expected)
         assert states.asked[row].tolist() == [place < length and place not in known for place in range(L)]
         seen, wrong = seen + num, wrong + int((guess != given.ids[row])[free[:num]].sum())

@@ -373,8 +373,8 @@ def test_two_ranks_make_the_pairs_of_one_process(strategy, coupled, tmp_path):
 @pytest.mark.parametrize(
     ("system", "sections", "message"),
     [
-        ("duo", {}, "init must be a masked or multi-mask diffusion model; .* has Uniform"),
-        ("ar", {}, "init must be a masked or multi-mask diffusion model; .* has None"),
+        ("duo", {}, "init must be a masked or multi-mask diffusion model, or with quantile .*; .* has Uniform"),
+        ("ar", {}, "init must be a masked or multi-mask diffusion model, or with quantile .*; .* has None"),
         ("mdlm", {"process": None}, "process.num_masks must be at least 2: .* has one mask"),
         ("mdlm", {"process": {"num_masks": 1}}, "process.num_masks must be at least 2"),
         ("multimdm", {"process": {"num_masks": 7}}, "process must have the masks of init, or be left out"),

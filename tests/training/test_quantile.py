@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,9 @@ def open_data(folder: Path, lines: int = 40, layout: str = "padded", length: int
 
 
 def save_random(data: dict[str, Any], system: str, folder: Path) -> Path:
-    made = pretrain_job(parse_recipe(tiny(data=data, system=system, network={"dropout": 0.0}), PretrainRecipe, "test"), "x")
+    made = pretrain_job(
+        parse_recipe(tiny(data=data, system=system, network={"dropout": 0.0}), PretrainRecipe, "test"), "x"
+    )
     torch.manual_seed(0)
     for parameter in made.model.network.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
@@ -148,13 +149,12 @@ def test_an_autoregressive_model_gets_quantile_noise(kind, texts, places, tmp_pa
     ids=str,
 )
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(kind, sections, places, tmp_path):
-    """Checkpoints at 2 and 4; what the teacher writes serves four steps, so that one of them falls within."""
+    """From step 2, in the middle of what the teacher wrote, which serves four."""
     train(job(places[kind], **sections), tmp_path / "whole", quiet=True)
-    for last in (2, 4):
-        stopped = job(places[kind], **sections)
-        stopped.objective = _Stopping(stopped.objective, last)
-        with pytest.raises(_StopError):
-            train(stopped, tmp_path / "run", quiet=True)
+    stopped = job(places[kind], **sections)
+    stopped.objective = _Stopping(stopped.objective, last=2)
+    with pytest.raises(_StopError):
+        train(stopped, tmp_path / "run", quiet=True)
     train(job(places[kind], **sections), tmp_path / "run", quiet=True)
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
     assert metrics(tmp_path / "run") == metrics(tmp_path / "whole")
@@ -213,3 +213,439 @@ def test_the_command_line_names_the_teacher(starts, tmp_path, capsys):
     assert "or name one: quantile.teacher (--quantile.teacher)" in capsys.readouterr().err.replace("\n", " ")
     assert main([*arguments, "--quantile.teacher", "tales"]) == 0
     assert load(tmp_path / "run" / "model").lineage[-1]["recipe"]["quantile"]["teacher"] == "tales"
+
+
+# -------------------------------------------------------------------- pairs
+
+
+def noise_from(pairs: QuantilePairs | WrittenPairs, first: int, num: int, built: Job) -> tuple[Tensor, Tensor]:
+    """Texts and the buckets of their numbers."""
+    example, noise = pairs.train(first, num)
+    assert isinstance(built.model.process, MultiMask)
+    return example.ids, noise - built.model.process.vocab_size
+
+
+def uniform_p(index: Tensor) -> list[float]:
+    """Of single buckets at some positions, and of all pairs of neighbours."""
+    places = range(0, index.shape[1], 5)
+    single = [chi_square_p(torch.bincount(index[:, i], minlength=M), torch.full((M,), 1 / M)) for i in places]
+    pairs = torch.bincount((index[:, :-1] * M + index[:, 1:]).flatten(), minlength=M * M)
+    return [*single, chi_square_p(pairs, torch.full((M * M,), 1 / M**2))]
+
+
+def written_part(ids: Tensor, built: Job) -> Tensor:
+    """All up to the end of the text; what follows is padding."""
+    end = built.source.tokenizer.eos_id
+    return torch.cat([torch.zeros_like(ids[:, :1]), (ids == end).cumsum(1)[:, :-1]], dim=1) == 0
+
+
+@pytest.mark.parametrize("kind", ["padded", "packed"])
+def test_noise_of_what_the_teacher_writes_is_uniform_and_draws_it(kind, places):
+    built = job(places[kind], quantile={"texts": "teacher", "size": 2048, "reuse": 1})
+    assert built.quantiles is not None
+    pairs = pairs_of(built)
+    ids, index = noise_from(pairs, 0, 2048, built)
+    assert min(uniform_p(index)) > REJECT
+    text = written_part(ids, built) if kind == "padded" else torch.ones_like(ids, dtype=torch.bool)
+    own = cells_of_text(built.quantiles.teacher, ids, text, built.quantiles.order)
+    assert bool((bucket_probability(own, index, M) > 0).all())
+    assert not bool((bucket_probability(own, index.roll(1, dims=0), M) > 0).all())
+    assert len(ids.unique(dim=0)) > 100
+    if kind == "padded":
+        assert bool((ids[~text] == built.source.tokenizer.pad_id).all())
+        assert 0.1 < float(text.double().mean()) < 0.99
+
+
+def test_noise_of_given_texts_is_uniform_if_they_are_the_teachers(places):
+    """With the exact conditionals of Tales; a teacher that knows nothing of stories gives it away."""
+    for teacher, fits in (("tales", True), (str(places["tales"][0]), False)):
+        built = job(places["tales"], quantile={"teacher": teacher, "order": "id"})
+        _, index = noise_from(pairs_of(built), 0, 768, built)
+        p = uniform_p(index)
+        assert min(p) > REJECT if fits else p[-1] < MUTANT
+
+
+@pytest.mark.parametrize("kind", ["tales", "padded", "packed"])
+def test_noise_of_given_texts_draws_them(kind, places):
+    """Every text is with its own cells, through the shuffling of an epoch and over its end."""
+    built = job(places[kind], quantile={"order": "probable"})
+    assert built.quantiles is not None
+    pairs, first = pairs_of(built), 10 if kind == "tales" else 20
+    ids, index = noise_from(pairs, first, 24, built)
+    source, text = built.source, torch.ones_like(ids, dtype=torch.bool)
+    if isinstance(source, PreparedSource):
+        text = source.training[source.rows(first, 24).numpy()].valid
+        assert not bool(text.all()) or kind == "packed"
+    own = cells_of_text(built.quantiles.teacher, ids, text, built.quantiles.order)
+    possible = bucket_probability(own, index, M) > 0
+    assert bool(possible.all())
+    assert not bool((bucket_probability(own, index.roll(1, dims=0), M) > 0).all())
+
+
+def test_numbers_are_those_of_the_text_whoever_asks(places):
+    """Whatever part of the batch it is in; and blocks of cells are joined where they meet."""
+    for built in (job(places["padded"]), job(places["padded"], quantile={"texts": "teacher"})):
+        pairs = pairs_of(built)
+        together = pairs.train(0, 16)
+        parts = [pairs.train(start, 4) for start in range(0, 16, 4)]
+        assert torch.equal(together[0].ids, torch.cat([example.ids for example, _ in parts]))
+        assert torch.equal(together[1], torch.cat([noise for _, noise in parts]))
+    built = job(places["padded"])
+    assert built.quantiles is not None
+    fresh = FreshCells(built.quantiles, built.source)
+    found = fresh.of(250, built.source.train(250, 12))
+    alone = built.quantiles.teacher.cells(built.source.train(250, 12).ids, built.quantiles.order)
+    torch.testing.assert_close(found.lower, alone.lower, rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.width, alone.width, rtol=1e-4, atol=1e-9)
+
+
+def test_numbers_are_new_in_every_epoch_and_stage(places):
+    built = job(places["padded"])
+    source, pairs = built.source, pairs_of(built)
+    assert isinstance(source, PreparedSource)
+    N = len(source.training)
+    epochs = []
+    for epoch in range(2):
+        ids, index = noise_from(pairs, epoch * N, N, built)
+        back = source.rows(epoch * N, N).argsort()
+        epochs.append((ids[back], index[back]))
+    assert torch.equal(epochs[0][0], epochs[1][0])
+    changed = float((epochs[0][1] != epochs[1][1]).double().mean())  # cells are as narrow as buckets
+    assert changed > 0.1
+    lineage = [{"command": "couple", "recipe": recipe(*places["padded"])}]
+    seeds = [noise_seed(0, lineage[:stage]) for stage in range(2)]
+    assert seeds[0] != seeds[1]
+    for texts in ("data", "teacher"):
+        staged = job(places["padded"], quantile={"texts": texts})
+        one, again, other = (pairs_of(staged, seed).train(0, 16)[1] for seed in (seeds[0], seeds[0], seeds[1]))
+        assert torch.equal(one, again)
+        assert float((one != other).double().mean()) > 0.1
+
+
+def test_written_texts_are_used_as_often_as_asked_for(places):
+    built = job(places["padded"], quantile={"texts": "teacher"})
+    pairs = pairs_of(built)  # 16 texts, used twice
+    assert not pairs.due(31)
+    assert pairs.due(32)
+    first, second = pairs.train(8, 8), pairs.train(24, 8)
+    assert torch.equal(first[0].ids, second[0].ids)
+    assert torch.equal(first[1], second[1])
+    pairs.refresh(32)
+    assert not pairs.due(63)
+    assert not torch.equal(pairs.train(40, 8)[1], first[1])
+    assert bool(first[0].valid.all())
+
+
+class _Rank:
+    """One of two ranks in one process: what is summed is kept, to be added up by the test."""
+
+    ranks, device = 2, torch.device("cpu")
+
+    def __init__(self, rank: int) -> None:
+        self.rank, self.is_main, self.summed = rank, rank == 0, torch.zeros(())
+
+    def sum(self, x: Tensor) -> Tensor:
+        self.summed = x
+        return x
+
+
+@pytest.mark.unchecked  # a rank is no Engine
+def test_ranks_share_what_is_to_be_written(places):
+    built = job(places["padded"], quantile={"texts": "teacher", "size": 160})
+    assert built.quantiles is not None
+    process: Any = built.model.process
+    ranks: list[Any] = [_Rank(0), _Rank(1)]
+    for rank in ranks:
+        WrittenPairs(built.quantiles, rank, process, built.source, 0).refresh(0)
+    alone = pairs_of(built, seed=0).train(0, 160)[0].ids
+    assert torch.equal(ranks[0].summed + ranks[1].summed, alone)
+    assert not bool(((ranks[0].summed != 0) & (ranks[1].summed != 0)).any())
+    assert bool(ranks[1].summed.any())
+
+
+# ------------------------------------------------------------- stored cells
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[int]:
+    """How many texts teachers were asked for, call by call."""
+    calls: list[int] = []
+    plain = AutoregressiveTeacher.cells
+
+    def cells(self, ids, order="id"):
+        calls.append(len(ids))
+        return plain(self, ids, order)
+
+    monkeypatch.setattr(AutoregressiveTeacher, "cells", cells)
+    return calls
+
+
+def test_cells_are_computed_once(places, asked, tmp_path, monkeypatch):
+    """For a teacher and an order; again if they are lost, and then the lost part alone."""
+    monkeypatch.setattr("multimdm.data.cells.ROWS", 12)
+    data = open_data(tmp_path / "corpus")
+    init = save_random(data, "ar", tmp_path / "ar")
+    said: list[str] = []
+
+    def prepared(**sections: Any) -> tuple[StoredCells, Tensor]:
+        built = job((init, data), **sections)
+        assert built.quantiles is not None
+        assert isinstance(built.source, PreparedSource)
+        assert isinstance(built.model.process, MultiMask)
+        engine = Engine(built.model.network, built.recipe.train)
+        cells = StoredCells(
+            built.quantiles.teacher,
+            built.quantiles.settings.order,
+            built.quantiles.order,
+            built.source,
+            engine,
+            said.append,
+        )
+        pairs = QuantilePairs(cells, built.model.process, built.source, seed=0)
+        if pairs.due(0):
+            pairs.refresh(0)
+        assert not pairs.due(0)
+        return cells, pairs.train(0, 16)[1]
+
+    cells, noise = prepared()
+    assert asked == [12, 12, 8]
+    assert said[0].startswith("cells of the texts, by teacher ar: 1/3 parts, 0:00:0")
+    assert said[-1].startswith("cells of the texts, by teacher ar: 3/3 parts, 0:00:00 left")
+    asked.clear()
+    assert torch.equal(prepared()[1], noise)
+    assert torch.equal(prepared(quantile={"size": 32}, train={"seed": 0})[1], noise)
+    assert asked == []
+    (cells.files.directory / "cells-00001.bin").write_bytes(b"cut off")
+    assert torch.equal(prepared()[1], noise)
+    assert asked == [12]
+    other = prepared(quantile={"order": "id"})[0]
+    assert asked == [12, 12, 12, 8]
+    assert other.files.directory != cells.files.directory
+    PreparedData.open(tmp_path / "corpus" / "data" / "train")  # is not bothered by what lies beside its tokens
+
+
+def test_a_text_that_cannot_be_drawn_stops_the_run_before_its_first_step(places, tmp_path):
+    data = open_data(tmp_path / "corpus")
+    init = save_random(data, "ar", tmp_path / "ar")
+    mute = load(init)
+    assert isinstance(mute.network, DiT)
+    with torch.no_grad():
+        mute.network.output_layer.linear.bias[mute.tokenizer.encode("a")[0]] = -1e5  # pyright: ignore[reportOptionalMemberAccess]
+    mute.save(tmp_path / "mute")
+    with pytest.raises(
+        ValueError, match=r"teacher 'mute' gives the token at position \d+ of sequence \d+ probability 0"
+    ):
+        train(job((init, data), quantile={"teacher": str(tmp_path / "mute")}), tmp_path / "run", quiet=True)
+    assert metrics(tmp_path / "run") == []
+
+
+# --------------------------------------------------------------- validation
+
+
+def test_the_bound_counts_padding_as_training_does(places):
+    """Nobody draws padding: what tokens say of their masks is that of the text, while the draft has to predict all."""
+    built = job(places["padded"])
+    process, quantiles = built.model.process, built.quantiles
+    assert quantiles is not None
+    assert isinstance(process, MultiMask)
+    engine, size = Engine(built.model.network, built.recipe.train), built.source.valid_size
+    assert size is not None
+    with engine.evaluating():
+        sums = NelboSums.none()
+        for micro_batch in (4, 8):
+            parts = Parts(8, micro_batch, 0, 1).of(size)
+            times = torch.full((1, size), 0.5, dtype=torch.float64)
+            again = validation_sums(engine, process, built.source, parts, times, quantiles)
+            assert not sums.values.any() or torch.allclose(again.values, sums.values, rtol=1e-4)
+            sums = again
+    example, text = built.source.valid(0, size), built.source.valid_text(0, size)
+    assert bool(example.valid.all())
+    assert not bool(text.all())
+    told = bucket_information(cells_of_text(quantiles.teacher, example.ids, text, quantiles.order), M).sum()
+    assert float(sums.values[1]) == pytest.approx(float(told), rel=1e-4)
+    everywhere = bucket_information(quantiles.teacher.cells(example.ids, quantiles.order), M).sum()
+    assert abs(float(everywhere) - float(told)) > 1
+    assert int(sums.values[5]) == example.ids.numel()
+
+
+# ------------------------------------------------- causal language models
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("gpt2")
+    save_tiny_gpt2(folder / "gpt2", ["a", "b", "c", "d"])
+    return folder / "gpt2"
+
+
+def word_data(folder: Path, tokenizer: Path, layout: str) -> dict[str, Any]:
+    (folder / "words.txt").write_text("".join(f"a b {'c d ' * (n % 3)}a\n" for n in range(40)), encoding="utf-8")
+    options: dict[str, Any] = {"sources": (str(folder / "words.txt"),), "tokenizer": str(tokenizer), "length": 10}
+    prepare(PrepareOptions(**options, layout=layout, valid_fraction=0.2), folder / "data", False, lambda state: None)
+    return {"kind": "prepared", "path": str(folder / "data")}
+
+
+@pytest.mark.parametrize("texts", ["data", "teacher"])
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_a_causal_language_model_is_the_teacher_of_a_masked_one(layout, texts, gpt2, tmp_path):
+    """Its end of text stands before texts, too: what it writes is framed as the data are."""
+    data = word_data(tmp_path, gpt2, layout)
+    init = save_random(data, "mdlm", tmp_path / "mdlm")
+    built = job(
+        (init, data),
+        process={"num_masks": 4},
+        quantile={"teacher": str(gpt2), "texts": texts},
+        train={"steps": 2},
+        noise_shown=texts == "data",
+    )
+    assert built.quantiles is not None
+    assert isinstance(built.quantiles.teacher, CausalLMTeacher)
+    end = built.source.tokenizer.eos_id
+    assert end == built.source.begins_with == 4
+    ids = pairs_of(built).train(0, 16)[0].ids
+    assert bool((ids[:, 0] == end).all())
+    if layout == "padded":
+        behind = (ids[:, 1:] == end).cumsum(1) - (ids[:, 1:] == end).long() > 0
+        assert bool((ids[:, 1:][behind] == (built.source.tokenizer.pad_id or end)).all())
+    assert bool(((ids[:, 1:] != end) & (ids[:, 1:] != built.source.tokenizer.pad_id)).any())
+    outcome = train(built, tmp_path / "run", quiet=True)
+    assert all(math.isfinite(record["loss"]) for record in metrics(tmp_path / "run"))
+    assert load(outcome.model).advice == SamplingAdvice(order="confidence", temperature=0.0)
+
+
+def test_what_was_written_ends_where_it_says(gpt2, tmp_path):
+    """BOS is no end of text, even if it is the same token; what follows the end is padding."""
+    source = open_source(DataSettings(**word_data(tmp_path, gpt2, "padded")), seed=0)
+    pad = source.train(0, 1).ids[0, -1]
+    assert source.ended(torch.tensor([[4, 0, 4, 1, 2, 4], [4, 4, 1, 1, 1, 1], [4, 0, 1, 2, 3, 0]])).tolist() == [
+        [4, 0, 4, pad, pad, pad],
+        [4, 4, pad, pad, pad, pad],
+        [4, 0, 1, 2, 3, 0],
+    ]
+    (tmp_path / "packed").mkdir()
+    packed = open_source(DataSettings(**word_data(tmp_path / "packed", gpt2, "packed")), seed=0)
+    stream = torch.tensor([[4, 0, 4, 1, 2, 4]])
+    assert torch.equal(packed.ended(stream), stream)
+
+
+def test_texts_that_begin_with_nothing_are_written_so(gpt2):
+    tokens = word_tokenizer(["a", "b", "c", "d"], end=END, pad="[UNK]")
+    teacher = find_teacher(str(gpt2), tokens, 4, torch.device("cpu"))
+    u = torch.rand((64, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert not bool((teacher.write(u)[:, 0] == 4).all())
+
+
+# ------------------------------------------------------------------- masks
+
+
+def rows_of(built: Job) -> Tensor:
+    assert isinstance(built.model.network, DiT)
+    return built.model.network.vocab_embed.embedding.detach()
+
+
+def test_masks_begin_with_codes_and_keep_them_in_later_stages(places, tmp_path):
+    plain, coded = (rows_of(job(places["padded"], mask_codes=scale)) for scale in (0.0, 1.0))
+    V = plain.shape[0] - 2 * M
+    assert len(plain[V:].unique(dim=0)) == 2  # copies of the start symbol, and zeros
+    assert len(coded[V:].unique(dim=0)) == 2 * M
+    assert torch.equal(plain[:V], coded[:V])
+    init = load(places["padded"][0]).network
+    assert isinstance(init, DiT)
+    assert torch.equal(plain[V : V + M], init.vocab_embed.embedding.detach()[V:].expand(M, -1))
+    first = train(job(places["padded"], train={"steps": 1}), tmp_path / "run", quiet=True).model
+    learnt = load(first).network
+    assert isinstance(learnt, DiT)
+    for process in ({"num_masks": M, "rho": 3.0}, None):
+        second = job((first, places["padded"][1]), process=process, quantile={"teacher": str(places["padded"][0])})
+        assert torch.equal(rows_of(second), learnt.vocab_embed.embedding.detach())
+
+
+def test_the_recipes_own_advice_is_kept(places):
+    built = job(places["padded"], advice={"order": "rewrite", "temperature": 0.5})
+    assert built.model.advice == SamplingAdvice(order="rewrite", temperature=0.5)
+
+
+# ------------------------------------------------------------- distillation
+
+
+def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_path):
+    ar, data = places["padded"]
+    coupled = train(job(places["padded"], train={"steps": 2}), tmp_path / "coupled", quiet=True).model
+    shared: Any = {"data": data, "train": {"steps": 3, "batch_size": 8}, "consistency": {"coupling": "anchored"}}
+
+    def distillation(**sections: Any) -> Job:
+        return distill_job(
+            parse_recipe(tiny_distillation(coupled, **{**shared, **sections}), DistillRecipe, "test"), "x"
+        )
+
+    built = distillation(quantile={"teacher": str(ar), "size": 16})
+    outcome = train(built, tmp_path / "run", quiet=True)
+    model = load(outcome.model)
+    assert model.advice == SamplingAdvice(order="confidence", temperature=0.0)
+    assert [step["command"] for step in model.lineage] == ["couple", "distill"]
+    assert outcome.nelbo is not None
+    assert outcome.nelbo.one_step
+    assert all(math.isfinite(record["loss"]) for record in metrics(tmp_path / "run"))
+    assert not torch.equal(pairs_of(built).train(0, 8)[1], pairs_of(job(places["padded"])).train(0, 8)[1])
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({}, "is tied to the text: give the section matching or quantile"),
+        ({"quantile": {}}, r"quantile\.teacher must be given: a model with quantile noise is not autoregressive"),
+        ({"quantile": {"teacher": str(coupled)}}, "must be autoregressive"),
+        ({"quantile": {"teacher": "x"}, "matching": {"size": 16}}, "give one of the sections matching and quantile"),
+        ({"quantile": {"teacher": "x"}, "consistency": {}}, r"quantile needs consistency\.coupling: anchored, or sdtt"),
+        ({"quantile": {"teacher": str(ar), "size": 12}}, r"quantile\.size must be a multiple of train\.batch_size, 8"),
+    ]
+    for sections, message in refused:
+        with pytest.raises(ValueError, match=message):
+            distillation(**sections)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("system", "sections", "message"),
+    [
+        ("ar", {"matching": {"size": 16}}, "with quantile there is nothing to match or generate: add matching: null"),
+        ("ar", {"generation": {"size": 16}}, "with quantile there is nothing to match or generate"),
+        ("ar", {"drafts": 0.1, "noise_shown": False}, "drafts needs noise_shown: true"),
+        ("ar", {"at_one": 0.5, "surest": 0.3, "drafts": 0.3}, "must not exceed 1 together"),
+        ("ar", {"process": {"num_masks": 1}}, r"process\.num_masks must be at least 2: .* has one mask"),
+        ("ar", {"process": None}, r"process\.num_masks must be at least 2"),
+        ("ar", {"quantile": {"size": 12}}, r"quantile\.size must be a multiple of train\.batch_size, 8; got 12"),
+        ("ar", {"quantile": {"order": "best"}}, r"quantile\.order"),
+        ("ar", {"quantile": {"teachers": "tales"}}, r"did you mean 'quantile\.teacher'"),
+        (
+            "ar",
+            {"quantile": {"teacher": "./no/where"}},
+            r"^teacher '\./no/where' cannot be found[^;]*; it can be[^;]*$",
+        ),
+        ("mdlm", {}, r"must be autoregressive .*; or name one: quantile\.teacher \(--quantile\.teacher\)"),
+        ("multimdm", {"process": None}, r"must be autoregressive .*; or name one: quantile\.teacher"),
+        (
+            "duo",
+            {"quantile": {"teacher": "tales"}},
+            "init must be a masked or multi-mask diffusion model; .* has Uniform",
+        ),
+        (
+            "ar",
+            {"quantile": None},
+            "init must be a masked .* model, or with quantile an autoregressive one; .* has None",
+        ),
+        ("ar", {"advice": {"order": "backwards"}}, "order"),
+    ],
+    ids=str,
+)
+def test_recipes_that_make_no_sense(system, sections, message, starts):
+    with pytest.raises(ValueError, match=message):
+        job((starts[system], {"kind": "tales"}), **sections)
+
+
+def test_a_teacher_writes_no_texts_of_unknown_length(places):
+    ar, data = places["padded"]
+    hidden = {**data, "learn_padding": False}
+    with pytest.raises(ValueError, match=r"quantile\.texts: teacher needs a model that learns where texts end"):
+        job((ar, hidden), quantile={"texts": "teacher"})
+    job((ar, hidden))
+    with pytest.raises(ValueError, match="teacher 'tales' is for stories of Tales"):
+        job((ar, data), quantile={"teacher": "tales"})

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from multimdm.data.tales_conditionals import Chain, Reader, conditionals, write
 from multimdm.data.tales_draws import Derivations, derive
+from multimdm.data.tales_evidence import Inference
 from multimdm.data.tales_grammar import END, PAD, STOP, Grammar
-from multimdm.data.tales_judge import Judge, least_epsilon
+from multimdm.data.tales_judge import Judge
+from multimdm.data.tales_messages import least_epsilon
 from multimdm.data.tales_plan import Plan
 from multimdm.data.tales_words import DEFAULT
 from multimdm.process.checks import check_ids, check_integer, debug_checks, kind_of, require
@@ -23,6 +25,8 @@ from multimdm.process.streams import Streams
 
 _MESSAGE = 2**19
 """How many numbers a message holds per position, over the stories that are scored together: a few MB."""
+_INFERRED = 32
+"""How many stories are inferred together: a pass backward keeps some MB for each."""
 _WRITTEN = 1024
 """How many stories are written together: their laws take a few MB."""
 _TOKEN = re.compile(r"\[\w+\]|[\w']+|\S")
@@ -113,14 +117,27 @@ class Tales:
 
         Finite for all ids if epsilon > 0; -inf for what is no story if epsilon = 0.
         """
-        least = least_epsilon(self._plan)
-        require(
-            isinstance(epsilon, int | float) and (epsilon == 0 or least <= epsilon <= 1),
-            f"epsilon must be 0 or from {least:.1e} (less would leave the range of float64) to 1; got {epsilon!r}",
-        )
-        judge = Judge(self._plan, float(epsilon))
+        judge = Judge(self._plan, 0.0 if epsilon == 0 else self._check_epsilon("0 or ", epsilon))
         parts = self._check(ids).split(self._chunk)
         return torch.cat([judge.log_prob(part) for part in parts]).to(ids.device)
+
+    def leave_one_out(
+        self, evidence: Float64[Tensor, "num length V"], epsilon: float | int = EPSILON
+    ) -> Float64[Tensor, "num length V"]:
+        """log p(x^l = a | what was seen at all positions but l) under the judged source, exactly.
+
+        `evidence` [num, length, V] is the likelihood of what was seen at each position for each token, up to a factor
+        per position; with the log-evidence of the position added, it is the posterior. A known token is a 1 among
+        zeros, a position of which nothing is known has ones. epsilon must be positive: evidence may contradict itself.
+        """
+        expected = (self.length, self.vocab_size)
+        require(
+            evidence.ndim == 3 and evidence.shape[1:] == expected,
+            f"evidence must have shape [num, {expected[0]}, {expected[1]}]; got {list(evidence.shape)}",
+        )
+        inference = self._inference(self._check_epsilon("", epsilon))
+        parts = evidence.detach().cpu().split(_INFERRED)
+        return torch.cat([inference.leave_one_out(part) for part in parts]).to(evidence.device)
 
     def valid(self, ids: Integer[Tensor, "num length"]) -> Bool[Tensor, " num"]:
         """Whether the pure source can make the story."""
@@ -171,6 +188,10 @@ class Tales:
         """Made when it is first needed: most uses of Tales do without."""
         return Chain(self._plan)
 
+    @lru_cache(maxsize=4)
+    def _inference(self, epsilon: float) -> Inference:
+        return Inference(self._plan, epsilon)
+
     def entropy(self) -> float:
         """The entropy of a story of the pure source in nats, computed from the grammar.
 
@@ -182,6 +203,14 @@ class Tales:
     def entropy_per_token(self) -> float:
         """Entropy of a story divided by `length`."""
         return self.entropy() / self.length
+
+    def _check_epsilon(self, also: str, epsilon: float | int) -> float:
+        least = least_epsilon(self._plan)
+        require(
+            isinstance(epsilon, int | float) and least <= epsilon <= 1,
+            f"epsilon must be {also}from {least:.1e} (less would leave the range of float64) to 1; got {epsilon!r}",
+        )
+        return float(epsilon)
 
     def _check(self, ids: Tensor) -> Tensor:
         """Ids of whole sequences, all of them tokens; int64 on the CPU, where the tables are."""
