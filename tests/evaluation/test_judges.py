@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from multimdm.data.tales_words import DEFAULT
-from multimdm.evaluation.bootstrap import Bootstrap
 from multimdm.data import smollm2
+from multimdm.data.tales_words import DEFAULT
 from multimdm.evaluation import language_models
+from multimdm.evaluation.bootstrap import Bootstrap
 from multimdm.evaluation.judges import Judge, Judges, make_judge
 from multimdm.evaluation.judges.causal_lm import CausalLMJudge, LanguageModel
 from multimdm.evaluation.judges.end_of_text import counted, pieces

@@ -19,6 +19,7 @@ from multimdm.evaluation.teachers import (
     find_teacher,
 )
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
+from multimdm.models import DiT
 from multimdm.pipeline import load
 from multimdm.process import Streams
 from multimdm.process.quantile import Cells, Order, bucket_law, cells, in_order
@@ -297,8 +298,9 @@ def test_padding_is_not_drawn(tmp_path):
 
 def test_a_token_that_the_teacher_never_writes_is_named_unless_it_is_padding():
     model = word_model(READER, L, causal=True)
+    assert isinstance(model.network, DiT)
     with torch.no_grad():
-        model.network.output_layer.linear.bias[5] = -1e5  # pyright: ignore[reportIndexIssue, reportOptionalSubscript]
+        model.network.output_layer.linear.bias[5] = -1e5
     teacher = AutoregressiveTeacher("mute", "1", model, L)
     ids = torch.tensor([[0, 1, 2], [3, 1, 5]])
     message = r"teacher 'mute' gives the token at position 2 of sequence 1 probability 0, .*\(1 such tokens in 6\)"

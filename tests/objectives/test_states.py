@@ -8,6 +8,7 @@ from torch import Tensor
 
 from multimdm.models import DiT, show_noise
 from multimdm.objectives import Batch, Shares, stratified_times
+from multimdm.objectives.base import Network
 from multimdm.objectives.paths import TiedPath, tied_path
 from multimdm.objectives.states import Kind, States, draw_states
 from multimdm.process import Mixture, MultiMask, Schedule, Streams, Time
@@ -53,7 +54,7 @@ def batch(padded: bool = False, num: int = B, seed: int = 2) -> Batch:
     return Batch(ids, valid, times, Streams.spawn(3, num), noise=noise)
 
 
-def drawn(given: Batch, shares: Shares = ALL, net=NETWORK) -> States:
+def drawn(given: Batch, shares: Shares = ALL, net: Network = NETWORK) -> States:
     return draw_states(net, tied_path(PROCESS, given), given, shares)
 
 

@@ -21,7 +21,7 @@ from multimdm.evaluation.teachers import AutoregressiveTeacher, CausalLMTeacher,
 from multimdm.evaluation.teachers.base import cells_of_text
 from multimdm.models import DiT
 from multimdm.process import MultiMask
-from multimdm.process.quantile import bucket_information, bucket_probability
+from multimdm.process.quantile import Cells, bucket_information, bucket_probability
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.building import distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
@@ -372,7 +372,7 @@ def asked(monkeypatch) -> list[int]:
     calls: list[int] = []
     plain = AutoregressiveTeacher.cells
 
-    def cells(self, ids, order="id"):
+    def cells(self: AutoregressiveTeacher, ids: Tensor, order: Any = "id") -> Cells:
         calls.append(len(ids))
         return plain(self, ids, order)
 
@@ -439,6 +439,15 @@ def test_a_text_that_cannot_be_drawn_stops_the_run_before_its_first_step(places,
     assert metrics(tmp_path / "run") == []
 
 
+def test_without_data_the_teacher_writes_all_texts(places, tmp_path):
+    nothing: dict[str, Any] = {"kind": "none", "length": 9}
+    outcome = train(job((places["padded"][0], nothing), quantile={"texts": "teacher"}), tmp_path / "run", quiet=True)
+    assert outcome.nelbo is None
+    assert load(outcome.model).sample(num=1, length=9, steps=1, seed=0).ids.shape == (1, 9)
+    with pytest.raises(ValueError, match=r"data\.kind none needs quantile\.texts: teacher"):
+        job((places["padded"][0], nothing))
+
+
 # --------------------------------------------------------------- validation
 
 
@@ -478,7 +487,7 @@ def gpt2(tmp_path_factory) -> Path:
     return folder / "gpt2"
 
 
-def word_data(folder: Path, tokenizer: Path, layout: str) -> dict[str, Any]:
+def word_data(folder: Path, tokenizer: Path, layout: Any) -> dict[str, Any]:
     (folder / "words.txt").write_text("".join(f"a b {'c d ' * (n % 3)}a\n" for n in range(40)), encoding="utf-8")
     options: dict[str, Any] = {"sources": (str(folder / "words.txt"),), "tokenizer": str(tokenizer), "length": 10}
     prepare(PrepareOptions(**options, layout=layout, valid_fraction=0.2), folder / "data", False, lambda state: None)

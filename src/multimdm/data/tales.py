@@ -135,7 +135,7 @@ class Tales:
             evidence.ndim == 3 and evidence.shape[1:] == expected,
             f"evidence must have shape [num, {expected[0]}, {expected[1]}]; got {list(evidence.shape)}",
         )
-        inference = self._inference(self._check_epsilon("", epsilon))
+        inference = Inference(self._plan, self._check_epsilon("", epsilon))
         parts = evidence.detach().cpu().split(_INFERRED)
         return torch.cat([inference.leave_one_out(part) for part in parts]).to(evidence.device)
 
@@ -187,10 +187,6 @@ class Tales:
     def _chain(self) -> Chain:
         """Made when it is first needed: most uses of Tales do without."""
         return Chain(self._plan)
-
-    @lru_cache(maxsize=4)
-    def _inference(self, epsilon: float) -> Inference:
-        return Inference(self._plan, epsilon)
 
     def entropy(self) -> float:
         """The entropy of a story of the pure source in nats, computed from the grammar.

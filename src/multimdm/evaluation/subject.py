@@ -11,6 +11,7 @@ from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.measurement import Measurement, measure
 from multimdm.evaluation.nelbo import Nelbo
+from multimdm.evaluation.perfect_models import PerfectModel, is_perfect, open_perfect
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.quantile_models import (
     QuantileNoise,
@@ -52,13 +53,17 @@ class Subject:
 
     @classmethod
     def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str | None = None) -> "Subject":
-        """Load a checkpoint; it has no judge yet, since judges are made for a model.
+        """Load a checkpoint, or make a perfect model by its name; it has no judge yet, since judges are made for a model.
 
         What the drawing leaves open is as the checkpoint advises, from here on: results and requests name it.
         """
-        directory = local_directory(path)
-        model = load(directory, device)
-        fingerprint = fingerprint_of_checkpoint(directory)
+        if is_perfect(path):
+            model = open_perfect(path)
+            fingerprint = model.fingerprint
+        else:
+            directory = local_directory(path)
+            model = load(directory, device)
+            fingerprint = fingerprint_of_checkpoint(directory)
         return cls(label or label_of(path), path, fingerprint, model, None, drawing.resolved(model.advice), store)
 
     @property
@@ -76,7 +81,7 @@ class Subject:
     @property
     def description(self) -> str:
         """What kind of model it is."""
-        process, config = self.model.process, self.model.network.config
+        process = self.model.process
         if process is None:
             kind = "autoregressive, one network call per token"
         elif isinstance(process, MultiMask):
@@ -87,6 +92,9 @@ class Subject:
             kind = "hybrid diffusion (CANDI)"
         else:
             kind = "uniform-state diffusion"
+        if isinstance(self.model, PerfectModel):
+            return f"{kind}; {self.model.size}"
+        config = self.model.network.config
         size = sum(weights.numel() for weights in self.model.network.parameters())
         blocks = f"{config.num_blocks} block{'s' * (config.num_blocks > 1)} of width {config.hidden_dim}"
         return f"{kind}; {blocks}, {size / 1e6:,.2f} million parameters"

@@ -219,13 +219,20 @@ def _trajectories(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
 
 def _settings(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     yield heading("Settings")
-    first = evaluations[0]
-    drawing = {**first.drawing, **first.drawing.get("law", {})}
-    # K and tau vary; the batch size changes nothing.
-    shown = {
-        k: v for k, v in drawing.items() if k not in ("law", "steps", "temperature", "batch_size") and v is not None
-    }
-    rows: list[Sequence[str | Markup]] = [["multimdm", multimdm.__version__], ["judge", str(first.judge)]]
-    rows += [[name.replace("_", " "), str(value)] for name, value in shown.items()]
-    rows += [[e.label, f"{e.path} (sha256 {e.fingerprint[:16]})"] for e in evaluations]
+    each = [_drawn(evaluation) for evaluation in evaluations]
+    # Checkpoints may advise different ways to be drawn: what is not common to all stands with its model.
+    common = {name for name, value in each[0].items() if all(other.get(name) == value for other in each)}
+    rows: list[Sequence[str | Markup]] = [["multimdm", multimdm.__version__], ["judge", str(evaluations[0].judge)]]
+    rows += [[name, value] for name, value in each[0].items() if name in common]
+    for evaluation, drawn in zip(evaluations, each, strict=True):
+        own = "".join(f", {name} {value}" for name, value in drawn.items() if name not in common)
+        rows.append([evaluation.label, f"{evaluation.path} (sha256 {evaluation.fingerprint[:16]}){own}"])
     yield table("Settings", [], rows, "settings")
+
+
+def _drawn(evaluation: Evaluation) -> dict[str, str]:
+    """How samples were drawn, in words. K and tau vary; the batch size changes nothing."""
+    drawing = {**evaluation.drawing, **evaluation.drawing.get("law", {})}
+    left_out = ("law", "steps", "temperature", "batch_size")
+    shown = {name: value for name, value in drawing.items() if name not in left_out and value is not None}
+    return {name.replace("_", " "): str(value) for name, value in shown.items()}

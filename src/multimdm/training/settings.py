@@ -294,7 +294,9 @@ class QuantileSettings:
 def check_sets(
     name: str, sets: MatchingSettings | GenerationSettings | QuantileSettings | None, train: TrainSettings
 ) -> None:
-    """A step's texts must belong to one set."""
+    """A step's texts must belong to one set, if they come in sets."""
+    if isinstance(sets, QuantileSettings) and sets.texts == "data":
+        return
     if sets is not None and sets.size % train.batch_size:
         raise ValueError(f"{name}.size must be a multiple of train.batch_size, {train.batch_size}; got {sets.size}")
 
