@@ -25,7 +25,7 @@ from multimdm.evaluation.teachers import QuantileTeacher, TalesTeacher, find_tea
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Streams
-from multimdm.process.quantile import buckets, left_to_chance, numbers
+from multimdm.process.quantile import Order, buckets, left_to_chance, numbers
 from multimdm.report.boxes import draw_boxes
 from multimdm.report.pareto_figure import COLOURS
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
@@ -71,7 +71,7 @@ def main() -> None:
 def chance_figure(tales: Tales) -> Figure:
     """With the source's own conditionals, for every order of the vocabulary."""
     stories = tales.sample(STORIES, torch.Generator().manual_seed(0))
-    orders = {name: order_of(TalesTeacher(tales), name) for name in ("id", "probable", "similar")}
+    orders: dict[str, Order] = {"id": "id", "probable": "probable", "similar": order_of(TalesTeacher(tales), "similar")}
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")
     axes = figure.subplots()
     for colour, (name, order) in zip(COLOURS, orders.items(), strict=False):
@@ -104,9 +104,9 @@ def decode(model: Model, process: MultiMask, u: Tensor, steps: int, prompt: list
     return generate(model.network, process, step, given, fixed, generator=Streams.spawn(0, 1), noise=noise).ids[0]
 
 
-def decoded_figure(model: Model, process: MultiMask, teacher: QuantileTeacher, u: Tensor, order: object) -> Figure:
+def decoded_figure(model: Model, process: MultiMask, teacher: QuantileTeacher, u: Tensor, order: Order) -> Figure:
     """Tokens that the teacher would have drawn are darker."""
-    target = teacher.write(u, order)[0]  # pyright: ignore[reportArgumentType]
+    target = teacher.write(u, order)[0]
     texts = {f"{K} call{'s' * (K > 1)}": decode(model, process, u, K) for K in CALLS}
     rows = [[(f"{number:.2f}", CORRUPTED) for number in u[0].tolist()]]
     for ids in [*texts.values(), target]:
@@ -143,12 +143,10 @@ def _boxes(labels: list[str], rows: list[list[tuple[str, str]]], title: str) -> 
 
 
 @torch.no_grad()
-def draft_by_position(
-    model: Model, process: MultiMask, teacher: QuantileTeacher, tales: Tales, order: object
-) -> Tensor:
+def draft_by_position(model: Model, process: MultiMask, teacher: QuantileTeacher, tales: Tales, order: Order) -> Tensor:
     """-log f(x_0^l | x_1) at t = 1, averaged over stories: [L]."""
     ids = tales.sample(STORIES, torch.Generator().manual_seed(1))
-    cells = cells_of_text(teacher, ids, None, order)  # pyright: ignore[reportArgumentType]
+    cells = cells_of_text(teacher, ids, None, order)
     noise = process.vocab_size + buckets(numbers(cells, Streams.spawn(2, STORIES)), process.num_masks)
     return -token_log_probs_given_noise(model.network, process, ids, None, noise).mean(0)
 

@@ -75,6 +75,7 @@ class Urn(Model):
         self.tokenizer, self.asked = None, []
 
     def sample(self, num=4, length=None, steps=None, temperature=1.0, seed=0, **options) -> Samples:
+        assert temperature is not None
         self.asked.append((seed, temperature))
         u = Streams.spawn(seed, num).uniform((num, 64))
         return Samples((u * 10 * temperature).long(), [], 1)

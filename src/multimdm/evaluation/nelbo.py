@@ -116,6 +116,13 @@ def _loss(
     """Both terms per sequence, summed over its positions."""
     t = t.to(ids.device)
     x_t = process.corrupt(ids, t, generator)
+    return loss_at(network, process, ids, valid, x_t, x_t, t)
+
+
+def loss_at(
+    network: Network, process: Process, ids: Tensor, valid: Tensor | None, x_t: Tensor, shown: Tensor, t: Tensor
+) -> Float64[Tensor, "2 B"]:
+    """Both terms per sequence in the states x_t, for what the network predicts if it is shown these or others."""
     active = both(process.active(x_t), valid)
     clean, state, time = ids[active], x_t[active], t[:, None].expand(ids.shape)[active]
 
@@ -124,7 +131,7 @@ def _loss(
         terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
         return torch.stack([terms.reconstruction, terms.identification], dim=1)
 
-    return _per_sequence(network(x_t, t, active, valid, reduce), active)
+    return _per_sequence(network(shown, t, active, valid, reduce), active)
 
 
 def _tied_loss(

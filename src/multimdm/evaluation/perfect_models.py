@@ -53,9 +53,9 @@ class PerfectModel(Model):
         """Of all that its predictions depend on: the stories, epsilon and the process."""
         network, process = self.network, self.process
         assert process is not None
-        said = [fingerprint_of_tales(network.tales), repr(network.epsilon), repr(describe_process(process))]
+        said = [PERFECT, fingerprint_of_tales(network.tales), repr(network.epsilon), repr(describe_process(process))]
         said += [repr(process.assignment.tolist())] if isinstance(process, MultiMask) else []
-        return f"{PERFECT} {hashlib.sha256(chr(10).join(said).encode()).hexdigest()[:24]}"
+        return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
     @property
     def size(self) -> str:

@@ -1,0 +1,104 @@
+"""What masks tell a network: its NELBO with the true masks, and with random ones shown in their place.
+
+In the same states x_t, at the same times, the network predicts once from x_t and once from x_t with every mask
+replaced by one that is drawn uniformly. Both predictions are held against the true state, so that the difference is
+exactly zero for a network to which all masks are alike, and what it gains by reading them for any other. Many masks
+work through being read: where the difference is next to nothing, they were not tested.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from multimdm.evaluation.held_out import Part, evaluating, parts_of
+from multimdm.evaluation.nelbo import NelboSums, loss_at
+from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.real_text import RealText
+from multimdm.objectives.base import Network
+from multimdm.pipeline import Model
+from multimdm.process import MultiMask, Streams
+
+_LITTLE = 0.05
+"""Nats per token: who reads the masks of Tales perfectly gains PERFECT_M2 with two masks, PERFECT_M20 with twenty."""
+_ERRORS = 2.0
+"""Standard errors below which a difference may be none."""
+_OTHER_STREAM = 1
+"""Added to the seed: the masks that are shown must not be those of the noise."""
+
+
+@dataclass(frozen=True)
+class MaskReading:
+    """Estimates in nats per token."""
+
+    true: float
+    """NELBO."""
+    random: float
+    """With random masks shown."""
+    standard_error: float
+    """Of the difference, over sequences; times and positions are the same for both, so that it is small."""
+    sequences: int
+
+    @property
+    def difference(self) -> float:
+        """What the masks tell."""
+        return self.random - self.true
+
+    @property
+    def tested(self) -> bool:
+        """Whether the masks tell enough for the method to have been tested."""
+        return self.difference > max(_LITTLE, _ERRORS * self.standard_error)
+
+
+def reads_masks(model: Model) -> bool:
+    """Whether there is something to read: several masks, and noise that is not kept beside them."""
+    process = model.process
+    return isinstance(process, MultiMask) and process.num_masks > 1 and not process.tied_noise
+
+
+def evaluate_mask_reading(
+    model: Model,
+    text: RealText,
+    sequences: int = 512,
+    draws: int = 1,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: Progress = ignore,
+) -> MaskReading:
+    """On held-out text, with the times and the noise of `evaluate_nelbo`."""
+    process = model.process
+    if not (isinstance(process, MultiMask) and reads_masks(model)):
+        raise ValueError(f"what masks tell is for several masks whose noise is not kept; got {process!r}")
+    true, gained = NelboSums.none(), NelboSums.none()
+    with evaluating(model.network):
+        for part in parts_of(model, text, sequences, draws, seed, batch_size):
+            with_true, with_random = masked_losses(
+                model.network, process, part, part.streams(seed), part.streams(seed + _OTHER_STREAM)
+            )
+            tokens, none = _tokens(part), torch.zeros_like(with_true)
+            true += NelboSums.of(with_true, none, tokens)
+            gained += NelboSums.of(with_random - with_true, none, tokens)
+            progress(len(part.ids) * draws)
+    nelbo, difference = true.estimate(), gained.estimate()
+    return MaskReading(nelbo.total, nelbo.total + difference.total, difference.standard_error, nelbo.sequences)
+
+
+@torch.no_grad()
+def masked_losses(
+    network: Network, process: MultiMask, part: Part, noise: Streams, masks: Streams
+) -> Float64[Tensor, "2 B"]:
+    """The loss per sequence with true and with random masks, averaged over the draws."""
+    found = []
+    for t in part.times.to(part.ids.device):
+        x_t = process.corrupt(part.ids, t, noise)
+        random = torch.where(process.active(x_t), process.prior(x_t.shape, masks, x_t.device), x_t)
+        losses = [loss_at(network, process, part.ids, part.valid, x_t, shown, t).sum(0) for shown in (x_t, random)]
+        found.append(torch.stack(losses))
+    return torch.stack(found).mean(0)
+
+
+def _tokens(part: Part) -> Float64[Tensor, " B"]:
+    if part.valid is not None:
+        return part.valid.sum(1).double()
+    return torch.full((len(part.ids),), part.ids.shape[1], dtype=torch.float64, device=part.ids.device)
