@@ -8,6 +8,9 @@ quantile-chance.png: what is left to chance, H(x_0^l | x_0^{<l}, x_1^l), against
 quantile-decoded.png: one noise string decoded in 1, 2, 4 and 8 calls, and by the teacher from left to right.
 quantile-prompts.png: the same numbers after three prompts.
 quantile-draft.png: the cross-entropy at t = 1 in the course of training, and against the position in the text.
+
+Printed: how real stories are completed after their first third, and how their middle third is filled in, K = 4. A
+prompt leaves the numbers behind it uniform; tokens behind a gap do not, so that gaps are filled worse.
 """
 
 import argparse
@@ -66,6 +69,7 @@ def main() -> None:
     by_place = draft_by_position(model, process, teacher, tales, order)
     print(f"cross-entropy at t = 1: {float(by_place.mean()):.3f} nats per token of {STORIES} stories")
     save(draft_figure(options.run / "metrics.jsonl", by_place), options.out / "quantile-draft.png")
+    print_given(model, process, tales)
 
 
 def chance_figure(tales: Tales) -> Figure:
@@ -132,6 +136,28 @@ def prompts_figure(model: Model, process: MultiMask, u: Tensor, steps: int = 4) 
         print(f"prompt: {model.tokenizer.decode(ids)}")
     labels = ["numbers", *(f"prompt {n + 1}" for n in range(len(PROMPTS)))]
     return _boxes(labels, rows, f"The same numbers after three prompts, K = {steps}")
+
+
+def print_given(model: Model, process: MultiMask, tales: Tales, steps: int = 4) -> None:
+    """Exact perplexity and validity of whole stories of which some parts were given."""
+    stories = tales.sample(STORIES, torch.Generator().manual_seed(3))
+    place = torch.arange(tales.length)
+    first, last = place < tales.length // 3, place >= 2 * tales.length // 3
+    step = Confidence(steps, Choice(temperature=0))
+    given = {
+        "nothing given": first & last,
+        "the first third given": first,
+        "all but the middle third given": first | last,
+    }
+    print(f"\nstories of which K = {steps} calls make what is not given:")
+    print("| | GenPPL | valid sentences | valid stories |\n|---|---|---|---|")
+    for name, kept in given.items():
+        fixed = kept.expand_as(stories)
+        ids = generate(model.network, process, step, stories, fixed, generator=Streams.spawn(4, STORIES)).ids
+        sentences = tales.valid_sentences(ids)
+        share = float(sentences.valid.sum() / sentences.total.sum())
+        perplexity = float(torch.exp(-tales.log_prob(ids).mean() / tales.length))
+        print(f"| {name} | {perplexity:.2f} | {share:.1%} | {float(tales.valid(ids).double().mean()):.1%} |")
 
 
 def _boxes(labels: list[str], rows: list[list[tuple[str, str]]], title: str) -> Figure:

@@ -21,7 +21,7 @@ from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Streams
 
 _LITTLE = 0.05
-"""Nats per token: who reads the masks of Tales perfectly gains PERFECT_M2 with two masks, PERFECT_M20 with twenty."""
+"""Nats per token. Who reads the masks of Tales perfectly gains 0.27 with two masks, 0.66 with twenty (rho = 1)."""
 _ERRORS = 2.0
 """Standard errors below which a difference may be none."""
 _OTHER_STREAM = 1

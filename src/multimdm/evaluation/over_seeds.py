@@ -10,10 +10,12 @@ from scipy.special import stdtrit
 
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.bootstrap import LEVEL, Bootstrap, Estimate, perplexity
+from multimdm.evaluation.mask_reading import MaskReading
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.recall import Recall
+from multimdm.evaluation.shortfall import AtTime, Shortfall
 from multimdm.process.checks import require
 
 
@@ -31,6 +33,8 @@ def over_seeds(evaluations: Sequence[Evaluation]) -> Evaluation:
         recalls=tuple(map(_recall, zip(*(e.recalls for e in evaluations), strict=True))),
         measurements=tuple(map(_measurement, zip(*(e.measurements for e in evaluations), strict=True))),
         aligned=tuple(map(_aligned, zip(*(e.aligned for e in evaluations), strict=True))),
+        mask_reading=_mask_reading([e.mask_reading for e in evaluations if e.mask_reading is not None]),
+        shortfalls=tuple(map(_shortfall, zip(*(e.shortfalls for e in evaluations), strict=True))),
         seeds=len(evaluations),
     )
 
@@ -131,4 +135,28 @@ def _nelbo(found: Sequence[Nelbo]) -> Nelbo | None:
         reconstruction=statistics.fmean(one.reconstruction for one in found),
         identification=statistics.fmean(one.identification for one in found),
         standard_error=statistics.stdev(totals) / math.sqrt(len(totals)),
+    )
+
+
+def _mask_reading(found: Sequence[MaskReading]) -> MaskReading | None:
+    """With the standard error over seeds."""
+    if len(found) < 2:
+        return found[0] if found else None
+    return replace(
+        found[0],
+        true=statistics.fmean(one.true for one in found),
+        random=statistics.fmean(one.random for one in found),
+        standard_error=statistics.stdev(one.difference for one in found) / math.sqrt(len(found)),
+    )
+
+
+def _shortfall(found: Sequence[Shortfall]) -> Shortfall:
+    """Time by time, as far as all seeds have it."""
+    by_time = zip(*(one.by_time for one in found), strict=False)
+    return replace(
+        found[0],
+        nats=_mean([one.nats for one in found]),
+        by_time=tuple(
+            AtTime(statistics.fmean(at.time for at in times), _mean([at.nats for at in times])) for times in by_time
+        ),
     )

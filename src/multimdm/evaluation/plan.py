@@ -6,11 +6,13 @@ from functools import partial
 from typing import Any, Literal
 
 from multimdm.evaluation.alignment import Aligned
+from multimdm.evaluation.mask_reading import MaskReading, reads_masks
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealFigures, RealText
 from multimdm.evaluation.recall import Recall, has_recall
+from multimdm.evaluation.shortfall import Shortfall
 from multimdm.evaluation.subject import Subject
 from multimdm.evaluation.trajectory import Trajectory, trajectory
 
@@ -29,7 +31,10 @@ class Plan:
     text: RealText | None = None
     """Real text to compare samples with."""
     nelbo_text: RealText | None = None
-    """Real text of which the NELBO is wanted."""
+    """Real text of which the NELBO is wanted, and what masks tell of it."""
+    against_perfect: RealText | None = None
+    """Real text on whose noised states, and on those that the sampler visits, predictions are held against the exact
+    ones (`shortfall.py`)."""
     sequences: int = 512
     """Of the NELBO, and of recall."""
     draws: int = 1
@@ -67,6 +72,10 @@ class Evaluation:
     measurements: tuple[Measurement, ...]
     aligned: tuple[Aligned, ...]
     trajectories: tuple[Trajectory, ...]
+    mask_reading: MaskReading | None = None
+    """Beside the NELBO of a model with several masks."""
+    shortfalls: tuple[Shortfall, ...] = ()
+    """On states of the data, then on those of the sampler at each K and temperature."""
     seeds: int = 1
     """Training seeds that the figures are means of; with one, intervals are over samples."""
 
@@ -81,6 +90,8 @@ class Evaluation:
         del data["trajectories"]
         if self.nelbo is not None:
             data["nelbo"] |= {"total": self.nelbo.total, "perplexity": self.nelbo.perplexity}
+        if self.mask_reading is not None:
+            data["mask_reading"] |= {"difference": self.mask_reading.difference, "tested": self.mask_reading.tested}
         return data
 
 
@@ -96,6 +107,10 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
     if (held_out := plan.nelbo_text) is not None:
         amount = plan.sequences * plan.draws
         add("NELBO", amount, lambda progress: subject.nelbo(held_out, plan.sequences, plan.draws, progress))
+        if reads_masks(subject.model):
+            add("what masks tell", 2 * amount, lambda progress: _mask_reading(subject, plan, progress))
+    for shortfall in _shortfalls(subject, plan):
+        add(shortfall.name, shortfall.amount, shortfall.run)
     if recalls := _recalls(subject, plan):
         add("recall", plan.recall_strings, recalls[0])
     for K in plan.steps:
@@ -140,7 +155,29 @@ def collect(subject: Subject, plan: Plan) -> Evaluation:
         measurements=tuple(subject.measured(K, tau) for K in plan.steps for tau in plan.temperatures),
         aligned=() if plan.align is None else tuple(_aligned(subject, plan, K) for K in plan.steps),
         trajectories=tuple(picture for picture in pictures if picture.times),
+        mask_reading=_mask_reading(subject, plan),
+        shortfalls=tuple(shortfall.run(ignore) for shortfall in _shortfalls(subject, plan)),
     )
+
+
+def _mask_reading(subject: Subject, plan: Plan, progress: Progress = ignore) -> MaskReading | None:
+    """Beside the NELBO, if there is one and masks to be read."""
+    if plan.nelbo_text is None or not reads_masks(subject.model):
+        return None
+    return subject.mask_reading(plan.nelbo_text, plan.sequences, plan.draws, progress)
+
+
+def _shortfalls(subject: Subject, plan: Plan) -> list[Task]:
+    """What finds them, if they are wanted."""
+    text, num = plan.against_perfect, subject.drawing.num
+    if text is None:
+        return []
+    found = [Task("against perfect", plan.sequences, partial(subject.shortfall_on_data, text, plan.sequences))]
+    for K in plan.steps:
+        for tau in plan.temperatures:
+            run = partial(subject.shortfall_of_sampler, K, tau)
+            found.append(Task(f"against perfect, K = {K}, tau = {tau:g}", num * K, run))
+    return found
 
 
 def _recalls(subject: Subject, plan: Plan) -> list[Callable[[Progress], Recall]]:

@@ -9,6 +9,7 @@ from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.checkpoint_nelbo import evaluate_nelbo
 from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.judges import Judge
+from multimdm.evaluation.mask_reading import MaskReading, evaluate_mask_reading
 from multimdm.evaluation.measurement import Measurement, measure
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.perfect_models import PerfectModel, is_perfect, open_perfect
@@ -23,6 +24,7 @@ from multimdm.evaluation.quantile_models import (
 from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
 from multimdm.evaluation.recall import Recall, one_step_recall
 from multimdm.evaluation.settings import Drawing, label_of
+from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, shortfall_on_data
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.generation import check_fit, length_of
@@ -153,6 +155,33 @@ class Subject:
             return evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress)
 
         return self.store.remembered(Nelbo, {**self._held_out(text, sequences), "draws": draws, "seed": seed}, compute)
+
+    def mask_reading(self, text: RealText, sequences: int, draws: int, progress: Progress = ignore) -> MaskReading:
+        """What its masks tell it of real text."""
+        seed, batch_size = self.drawing.seed, self.drawing.batch_size
+        return self.store.remembered(
+            MaskReading,
+            {**self._held_out(text, sequences), "draws": draws, "seed": seed},
+            lambda: evaluate_mask_reading(self.model, text, sequences, draws, seed, batch_size, progress),
+        )
+
+    def shortfall_on_data(self, text: RealText, sequences: int, progress: Progress = ignore) -> Shortfall:
+        """How far its predictions are from the exact ones, where real text is noised."""
+        seed, batch_size = self.drawing.seed, self.drawing.batch_size
+        return self.store.remembered(
+            Shortfall,
+            {**self._held_out(text, sequences), "seed": seed},
+            lambda: shortfall_on_data(self.model, text, sequences, seed, batch_size, progress),
+        )
+
+    def shortfall_of_sampler(self, steps: int, temperature: float | int, progress: Progress = ignore) -> Shortfall:
+        """How far they are where it samples, at K steps and temperature tau."""
+        tau = float(temperature)
+        return self.store.remembered(
+            Shortfall,
+            self._request({"steps": steps, "temperature": tau}),
+            lambda: shortfall_of_sampler(self.model, steps, tau, self.drawing, progress),
+        )
 
     def recall(
         self, text: RealText, sequences: int, strings: int, temperature: float | int, progress: Progress = ignore
