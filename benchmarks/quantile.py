@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 from torch import Tensor
 
 from multimdm import load
@@ -40,8 +41,8 @@ MASKS = (2, 5, 20, 64, 256, 1024)
 STORIES = 256
 CALLS = (1, 2, 4, 8)
 PROMPTS = ("Lily raced to the harbor", "Tom came to the zoo", "One rainy day")
-SHOWN = 18
-"""Positions that fit into a picture."""
+ACROSS = 15
+"""Positions that fit into a line of a picture."""
 
 
 def main() -> None:
@@ -90,6 +91,8 @@ def chance_figure(tales: Tales) -> Figure:
     axes.axhline(tales.entropy_per_token, color=GREY, linestyle=(0, (4, 3)), label="one mask: all of the entropy")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.set_xticks(MASKS, [f"{M:,}" for M in MASKS])
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("masks M")
     axes.set_ylabel("nats per token left to chance")
     axes.set_title("What the masks leave open to one who reads from left to right")
@@ -122,7 +125,8 @@ def decoded_figure(model: Model, process: MultiMask, teacher: QuantileTeacher, u
         print(f"{name}: {model.tokenizer.decode(ids.tolist()) if model.tokenizer else ''}")
         print(f"    as the teacher: {float((ids == target).double().mean()):.0%} of the positions")
     print(f"teacher: {model.tokenizer.decode(target.tolist()) if model.tokenizer else ''}")
-    return _boxes(["numbers", *texts, "teacher"], rows, "The same noise in 1, 2, 4 and 8 calls, and by the teacher")
+    title = "The same noise in 1, 2, 4 and 8 calls, and by the teacher (dark: as the teacher)"
+    return _boxes(["numbers", *texts, "teacher"], rows, title, 3 * ACROSS)
 
 
 def prompts_figure(model: Model, process: MultiMask, u: Tensor, steps: int = 4) -> Figure:
@@ -135,7 +139,7 @@ def prompts_figure(model: Model, process: MultiMask, u: Tensor, steps: int = 4) 
         rows.append([(model.token_name(i), DESIGNATED if p < len(start) else CLEAN) for p, i in enumerate(ids)])
         print(f"prompt: {model.tokenizer.decode(ids)}")
     labels = ["numbers", *(f"prompt {n + 1}" for n in range(len(PROMPTS)))]
-    return _boxes(labels, rows, f"The same numbers after three prompts, K = {steps}")
+    return _boxes(labels, rows, f"The same numbers after three prompts (dark), K = {steps}", 2 * ACROSS)
 
 
 def print_given(model: Model, process: MultiMask, tales: Tales, steps: int = 4) -> None:
@@ -160,11 +164,15 @@ def print_given(model: Model, process: MultiMask, tales: Tales, steps: int = 4) 
         print(f"| {name} | {perplexity:.2f} | {share:.1%} | {float(tales.valid(ids).double().mean()):.1%} |")
 
 
-def _boxes(labels: list[str], rows: list[list[tuple[str, str]]], title: str) -> Figure:
-    figure = Figure(figsize=(0.74 * SHOWN, 0.5 * (len(rows) + 1)), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title)
-    draw_boxes(axes, labels, [row[:SHOWN] for row in rows])
+def _boxes(labels: list[str], rows: list[list[tuple[str, str]]], title: str, positions: int) -> Figure:
+    """Rows that are as long as the text, in lines of a page."""
+    lines = range(0, positions, ACROSS)
+    figure = Figure(figsize=(0.74 * ACROSS, 0.48 * len(rows) * len(lines)), layout="constrained")
+    panels = figure.subplots(len(lines), 1, squeeze=False)[:, 0]
+    for axes, first in zip(panels, lines, strict=True):
+        blank = [("", "white")] * max(0, first + ACROSS - positions)
+        draw_boxes(axes, labels, [row[first : first + ACROSS][: positions - first] + blank for row in rows])
+    figure.suptitle(title)
     return figure
 
 

@@ -188,6 +188,43 @@ def test_without_a_judge(checkpoint, capsys):
     assert results["measurements"][0]["entropy"]["value"] > 0
 
 
+def test_the_perfect_network_is_measured_like_a_checkpoint(tmp_path, calls, capsys):
+    command = ["evaluate", "perfect:M=3,rho=0.5", "--steps", "1", "--num", "3", "--nelbo", "--sequences", "6"]
+    command += ["--against-perfect", "--out", str(tmp_path), "--report"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "multi-mask diffusion, M = 3, rho = 0.5; exact predictions in place of a network" in out
+    assert "what masks tell:" in out
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["mask_reading"]["difference"] == pytest.approx(
+        results["mask_reading"]["random"] - results["nelbo"]["total"]
+    )
+    assert [(one["states"], one["steps"]) for one in results["shortfalls"]] == [("data", None), ("sampler", 1)]
+    assert all(one["nats"]["value"] == pytest.approx(0, abs=1e-12) for one in results["shortfalls"])
+    page = (tmp_path / "report.html").read_text()
+    assert "What masks tell" in page
+    assert "Where the network loses" in page
+    drawn = len(calls)
+    assert main(command) == 0
+    assert len(calls) == drawn, "its name and settings say whether it was measured before"
+
+
+def test_where_a_network_loses_alone(checkpoint, capsys):
+    assert main(["evaluate", checkpoint, "--steps", "--against-perfect", "--sequences", "4", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["shortfalls"]
+    assert found["states"] == "data"
+    assert found["nats"]["value"] > 1
+
+
+def test_what_has_no_perfect_network_is_refused(tmp_path, calls, capsys):
+    causal_tales_model().save(tmp_path / "causal")
+    assert main(["evaluate", str(tmp_path / "causal"), "--against-perfect"]) == 2
+    assert "--against-perfect is for models of Tales with masks or uniform states" in capsys.readouterr().err
+    assert main(["evaluate", "perfect:masks=3"]) == 2
+    assert "'masks=3' is none of M=20" in capsys.readouterr().err
+    assert calls == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -202,6 +239,7 @@ def test_without_a_judge(checkpoint, capsys):
         (["--nelbo", "--sequences", "0"], "--sequences must be at least 1; got 0"),
         (["--recall", "--strings", "0"], "--strings must be at least 1; got 0"),
         (["--report"], "--report needs --out"),
+        (["--against-perfect", "--order", "confidence", "--guidance", "1"], "leave --guidance out"),
         (["--length", "49"], "length must be at most 48"),
         (["--judge", "./nowhere"], "judge './nowhere' cannot be found"),
         (["--data", "./nowhere", "--nelbo"], "nowhere"),

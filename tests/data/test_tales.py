@@ -11,16 +11,7 @@ from multimdm.data.tales import Tales
 from multimdm.data.tales_grammar import Choice, Grammar, Sentence, by, words
 from multimdm.process import Streams
 from support.statistics import MUTANT, REJECT, chi_square_p
-
-# 7 tokens, stories of 6 at most: all 7^6 strings can be listed.
-TINY = Grammar(
-    {"gender": words("girl, boy"), "hero": by("gender", {"girl": "Bo", "boy": "Al, Bo"})},
-    {"he": by("gender", {"girl": "she", "boy": "he, he he"})},
-    (
-        Sentence({(): {"{hero}": 1}}),
-        Sentence({("Bo",): {"{he}": 1, "Al": 1}, ("Al",): {"{he}": 2, "Bo": 1}}, given="hero"),
-    ),
-)
+from support.tiny_stories import TINY, all_strings
 
 # Everything the formalism has: parents, choosers, phrases of several lengths, variables of one sentence and of many.
 CLEAR = Grammar(
@@ -117,10 +108,6 @@ def support(tales: Tales, law: dict[tuple[str, ...], float]) -> tuple[Tensor, Te
     """All stories as ids, and their probabilities."""
     ids = torch.tensor([tales.encode(" ".join(text)) for text in law])
     return ids, torch.tensor(list(law.values()), dtype=torch.float64)
-
-
-def all_strings(tales: Tales) -> Tensor:
-    return torch.cartesian_prod(*[torch.arange(tales.vocab_size)] * tales.length)
 
 
 def mixture(tales: Tales, law: dict[tuple[str, ...], float], ids: Tensor, epsilon: float) -> Tensor:

@@ -8,11 +8,13 @@ from scipy import stats
 
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.mask_reading import MaskReading
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.over_seeds import mean_over_seeds, over_seeds, ratios_over_seeds
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.recall import Recall
+from multimdm.evaluation.shortfall import AtTime, Shortfall
 
 VALUES = (7.0, 9.0, 14.0)
 
@@ -134,6 +136,24 @@ def test_there_is_no_ratio_without_a_judge():
 def test_an_entropy_is_reached_if_every_seed_reached_it():
     assert over_seeds([evaluation(7.0), evaluation(9.0)]).aligned[0].reached
     assert not over_seeds([evaluation(7.0), evaluation(9.0, reached=False)]).aligned[0].reached
+
+
+def test_what_masks_tell_and_where_networks_lose_over_seeds():
+    def one(value: float) -> Evaluation:
+        nats = Estimate(value)
+        lost = Shortfall("data", None, None, 8, nats, (AtTime(0.9, nats), AtTime(value / 100, Estimate(value / 2))))
+        return replace(evaluation(value), mask_reading=MaskReading(1.0, 1.0 + value, 0.1, 10), shortfalls=(lost,))
+
+    found = over_seeds([one(value) for value in VALUES])
+    assert found.mask_reading is not None
+    assert found.mask_reading.difference == pytest.approx(10.0)
+    assert found.mask_reading.standard_error == pytest.approx(stats.sem(VALUES))
+    (lost,) = found.shortfalls
+    mean, low, high = mean_over_seeds(VALUES)
+    assert (lost.nats.value, lost.nats.low, lost.nats.high) == pytest.approx((mean, low, high))
+    assert [at.time for at in lost.by_time] == pytest.approx([0.9, 0.1])
+    assert lost.by_time[1].nats.value == pytest.approx(5.0)
+    assert over_seeds([evaluation(value) for value in VALUES]).mask_reading is None
 
 
 def test_one_seed_keeps_its_intervals_over_samples():

@@ -10,16 +10,19 @@ from matplotlib.colors import to_hex
 
 from multimdm.evaluation.alignment import Aligned, Trial
 from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.mask_reading import MaskReading
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.recall import Recall
+from multimdm.evaluation.shortfall import AtTime, Shortfall
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report.distances import distances_text
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
 from multimdm.report.fronts import at_step, curves_at, fronts
+from multimdm.report.mask_readings import mask_reading_markdown
 from multimdm.report.pareto_figure import COLOURS, pareto_figure
 from multimdm.report.recalls import recall_table, recall_texts
 from multimdm.report.style import save
@@ -136,6 +139,39 @@ def test_the_page_shows_everything():
         assert wanted in text
     assert "<b>tale</b>" not in text
     assert text.count("<img") == 2  # one picture per K
+
+
+def test_masks_that_are_not_read_are_no_test_of_the_method(capsys):
+    read = replace(evaluation("read"), mask_reading=MaskReading(1.7, 2.2, 0.01, 512))
+    ignored = replace(evaluation("ignored"), mask_reading=MaskReading(1.751, 1.766, 0.001, 512))
+    not_tested = "the network hardly reads its masks: what many masks can do was not tested"
+    for text in (report([read, ignored, evaluation()], (2, 4), "Masks"), mask_reading_markdown([read, ignored])):
+        assert "0.5000 ± 0.0100" in text
+        assert "0.0150 ± 0.0010" in text
+        assert text.count(not_tested) == 1
+        assert text.count("the masks are read") == 1
+    assert mask_reading_markdown([evaluation()]) == ""
+    assert "What masks tell" not in report([evaluation()], (2, 4), "No masks")
+    print_evaluation(ignored)
+    assert not_tested in " ".join(capsys.readouterr().out.split())
+
+
+def test_where_a_network_loses(capsys):
+    by_time = (AtTime(1.0, estimate(0.123)), AtTime(0.5, estimate(0.456)))
+    lost = (
+        Shortfall("data", None, None, 512, estimate(0.3), by_time),
+        Shortfall("sampler", 2, 0.9, 128, estimate(0.7), by_time),
+    )
+    one = replace(evaluation(), shortfalls=lost)
+    print_evaluation(one)
+    for text in (report([one], (2, 4), "Losses"), " ".join(capsys.readouterr().out.split())):
+        for wanted in (
+            "512 noised texts",
+            "128 samples, K = 2, τ = 0.9",
+            full_text(estimate(0.7)),
+            "1.00: 0.123, 0.50: 0.456",
+        ):
+            assert wanted in text
 
 
 def test_a_page_without_judge_samples_or_steps():

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from multimdm.cli.main import main
+from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.report.formats import full_text, ratio_digits
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
@@ -225,6 +227,20 @@ def test_every_judge_has_tables_of_its_own(tmp_path, capsys):
     assert first["texts"] == second["texts"], "the same samples"
     assert figures[0]["recalls"] == figures[1]["recalls"]
     assert (out / "reader" / "report.html").exists()
+
+
+def test_a_perfect_model_is_a_line_that_needs_no_training(tmp_path, monkeypatch):
+    # What it predicts is not the point here, and takes its time.
+    monkeypatch.setattr(Tales, "leave_one_out", lambda self, evidence, epsilon: torch.zeros_like(evidence))
+    spec = {**SPEC, "models": {"MDLM": "one", "perfect": "perfect:M=3"}, "match_entropy": False, "published": {}}
+    files = write_yaml(tmp_path / "masks.yaml", spec), write_yaml(tmp_path / "tiny.yaml", SCALE)
+    assert main(["reproduce", files[0], "--scale", files[1], "--out", str(tmp_path / "out")]) == 0
+    out = tmp_path / "out" / "tiny"
+    text = (out / "results" / "masks" / "tables.md").read_text(encoding="utf-8")
+    assert "| perfect | none: exact predictions | 0 | – | 0.0 |" in text
+    assert "### What masks tell" in text
+    assert {path.name for path in (out / "seed-0").iterdir()} == {"start", "one"}
+    assert (out / "points" / "done" / "measure-perfect-M=3-seed0-drawn-K1-2.json").exists()
 
 
 def test_specifications_are_listed(capsys):

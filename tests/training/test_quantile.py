@@ -303,15 +303,17 @@ def test_numbers_are_new_in_every_epoch_and_stage(places):
     built = job(places["padded"])
     source, pairs = built.source, pairs_of(built)
     assert isinstance(source, PreparedSource)
-    N = len(source.training)
-    epochs = []
+    N, epochs = len(source.training), []
     for epoch in range(2):
         ids, index = noise_from(pairs, epoch * N, N, built)
-        back = source.rows(epoch * N, N).argsort()
-        epochs.append((ids[back], index[back]))
+        rows = source.rows(epoch * N, N)
+        epochs.append((ids[rows.argsort()], index[rows.argsort()], index, source.training[rows.numpy()].valid))
     assert torch.equal(epochs[0][0], epochs[1][0])
-    changed = float((epochs[0][1] != epochs[1][1]).double().mean())  # cells are as narrow as buckets
-    assert changed > 0.1
+    assert float((epochs[0][1] != epochs[1][1]).double().mean()) > 0.1  # cells are as narrow as buckets
+    # Nor are the same numbers dealt out to other texts: under padding they can be seen.
+    bare = ~epochs[0][3] & ~epochs[1][3]
+    assert int(bare.sum()) > 20
+    assert float((epochs[0][2] != epochs[1][2])[bare].double().mean()) > 0.6
     lineage = [{"command": "couple", "recipe": recipe(*places["padded"])}]
     seeds = [noise_seed(0, lineage[:stage]) for stage in range(2)]
     assert seeds[0] != seeds[1]
@@ -602,7 +604,7 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
         ({"quantile": {"teacher": str(coupled)}}, "must be autoregressive"),
         ({"quantile": {"teacher": "x"}, "matching": {"size": 16}}, "give one of the sections matching and quantile"),
         ({"quantile": {"teacher": "x"}, "consistency": {}}, r"quantile needs consistency\.coupling: anchored, or sdtt"),
-        ({"quantile": {"teacher": str(ar), "size": 12}}, r"quantile\.size must be a multiple of train\.batch_size, 8"),
+        ({"quantile": {"teacher": "x", "texts": "teacher", "size": 12}}, r"quantile\.size must be a multiple of .*, 8"),
     ]
     for sections, message in refused:
         with pytest.raises(ValueError, match=message):
@@ -621,7 +623,7 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
         ("ar", {"at_one": 0.5, "surest": 0.3, "drafts": 0.3}, "must not exceed 1 together"),
         ("ar", {"process": {"num_masks": 1}}, r"process\.num_masks must be at least 2: .* has one mask"),
         ("ar", {"process": None}, r"process\.num_masks must be at least 2"),
-        ("ar", {"quantile": {"size": 12}}, r"quantile\.size must be a multiple of train\.batch_size, 8; got 12"),
+        ("ar", {"quantile": {"texts": "teacher", "size": 12}}, r"quantile\.size must be a multiple of .*, 8; got 12"),
         ("ar", {"quantile": {"order": "best"}}, r"quantile\.order"),
         ("ar", {"quantile": {"teachers": "tales"}}, r"did you mean 'quantile\.teacher'"),
         (

@@ -28,11 +28,13 @@ class Options:
     """
 
     checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
-    """Directory of a checkpoint, or its name on the Hub."""
+    """Directory of a checkpoint, or its name on the Hub. perfect:M=20,rho=0.5 is no checkpoint but the exact prediction
+    of Tales in place of a network, for any process (M, rho, random, frequency, cosine, tied, uniform): what the process
+    and the sampler lose without a network's mistakes."""
     data: str | None = None
     """Held-out text: tales, or a directory that multimdm prepare wrote. Default: tales for a model of Tales."""
     steps: tuple[int, ...] = (4, 8, 16)
-    """Numbers of network calls K. Without a number, nothing is sampled (for --nelbo and --recall alone)."""
+    """Numbers of network calls K. Without a number, nothing is sampled (for --nelbo, --recall, --against-perfect)."""
     judge: str | None = None
     """Who scores the samples: tales, a causal language model (directory, Hub name, .gguf file), an autoregressive
     checkpoint of ours, or none. Default: tales for a model of Tales."""
@@ -43,11 +45,13 @@ class Options:
     align_entropy: str | None = None
     """Also measure at the temperature that gives samples this entropy: nats, or corpus for that of held-out text."""
     nelbo: bool = False
-    """Also estimate the NELBO on held-out text."""
+    """Also estimate the NELBO on held-out text; with several masks, also what they tell the network."""
     recall: bool = False
     """Also estimate how probable held-out text is when it is written in one step: what the model has forgotten."""
+    against_perfect: bool = False
+    """On Tales: also hold predictions against the exact ones, on held-out text and where the sampler really is."""
     sequences: int = 512
-    """Held-out sequences for the NELBO and for recall."""
+    """Held-out sequences for the NELBO, for recall and against the perfect network."""
     draws: int = 1
     """Noised versions of each, for the NELBO."""
     strings: int = 2048
@@ -74,14 +78,19 @@ class Options:
         if self.temperature is not None and self.temperatures is not None:
             raise ValueError("--temperature and --temperatures exclude each other")
         check_grid(self.drawing, self.steps, (1.0,) if self.all_temperatures is None else self.all_temperatures)
-        if not self.steps and (not (self.nelbo or self.recall) or self.align_entropy is not None):
-            raise ValueError("--steps must have a number, unless --nelbo or --recall alone is wanted")
+        beside = self.nelbo or self.recall or self.against_perfect
+        if not self.steps and (not beside or self.align_entropy is not None):
+            raise ValueError(
+                "--steps must have a number, unless --nelbo, --recall or --against-perfect alone is wanted"
+            )
         if self.temperatures == ():
             raise ValueError("--temperatures must have a number")
         for name, value in (("sequences", self.sequences), ("draws", self.draws), ("strings", self.strings)):
             if value < 1:
                 raise ValueError(f"--{name} must be at least 1; got {value}")
         parse_entropy(self.align_entropy)
+        if self.against_perfect and self.drawing.law.guidance:
+            raise ValueError("--against-perfect compares predictions as they are; leave --guidance out")
         if self.report and self.out is None:
             raise ValueError("--report needs --out, the directory that it is written to")
 
@@ -112,6 +121,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
     """Everything that can fail, before any sampling."""
     from multimdm.evaluation.plan import Plan
     from multimdm.evaluation.recall import has_recall
+    from multimdm.evaluation.shortfall import falls_short
     from multimdm.evaluation.store import Store
 
     align = parse_entropy(options.align_entropy)
@@ -125,6 +135,11 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
             f"--recall is for models of a discrete process, which can write in one step; {subject.label} "
             f"is none: {subject.description}"
         )
+    if options.against_perfect and not falls_short(subject.model):
+        raise ValueError(
+            "--against-perfect is for models of Tales with masks or uniform states, whose noise is not tied to the "
+            f"text; {subject.label} is none: {subject.description}"
+        )
     if options.nelbo or options.recall or options.teacher is not None:
         subject = subject.with_teacher(options.teacher)
     text = None
@@ -136,6 +151,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
         align=align,
         text=text,
         nelbo_text=open_text(options.data, subject, None, "--nelbo") if options.nelbo else None,
+        against_perfect=open_text(None, subject, None, None) if options.against_perfect else None,
         sequences=options.sequences,
         draws=options.draws,
         recall_strings=options.strings if options.recall else 0,

@@ -25,8 +25,8 @@ from multimdm.process.streams import Streams
 
 _MESSAGE = 2**19
 """How many numbers a message holds per position, over the stories that are scored together: a few MB."""
-_INFERRED = 32
-"""How many stories are inferred together: a pass backward keeps some MB for each."""
+_INFERRED = 2**17
+"""Likewise over the stories that are inferred together: a pass backward keeps some MB for each."""
 _WRITTEN = 1024
 """How many stories are written together: their laws take a few MB."""
 _TOKEN = re.compile(r"\[\w+\]|[\w']+|\S")
@@ -117,7 +117,7 @@ class Tales:
 
         Finite for all ids if epsilon > 0; -inf for what is no story if epsilon = 0.
         """
-        judge = Judge(self._plan, 0.0 if epsilon == 0 else self._check_epsilon("0 or ", epsilon))
+        judge = Judge(self._plan, 0.0 if epsilon == 0 else self.check_epsilon(epsilon, "0 or "))
         parts = self._check(ids).split(self._chunk)
         return torch.cat([judge.log_prob(part) for part in parts]).to(ids.device)
 
@@ -135,8 +135,8 @@ class Tales:
             evidence.ndim == 3 and evidence.shape[1:] == expected,
             f"evidence must have shape [num, {expected[0]}, {expected[1]}]; got {list(evidence.shape)}",
         )
-        inference = Inference(self._plan, self._check_epsilon("", epsilon))
-        parts = evidence.detach().cpu().split(_INFERRED)
+        inference = Inference(self._plan, self.check_epsilon(epsilon))
+        parts = evidence.detach().cpu().split(min(_INFERRED // self._plan.states + 1, 1024))
         return torch.cat([inference.leave_one_out(part) for part in parts]).to(evidence.device)
 
     def valid(self, ids: Integer[Tensor, "num length"]) -> Bool[Tensor, " num"]:
@@ -200,7 +200,8 @@ class Tales:
         """Entropy of a story divided by `length`."""
         return self.entropy() / self.length
 
-    def _check_epsilon(self, also: str, epsilon: float | int) -> float:
+    def check_epsilon(self, epsilon: float | int, also: str = "") -> float:
+        """A positive epsilon with which probabilities stay in range; `also` says what else could have been given."""
         least = least_epsilon(self._plan)
         require(
             isinstance(epsilon, int | float) and least <= epsilon <= 1,

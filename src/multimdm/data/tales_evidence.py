@@ -11,6 +11,8 @@ all *other* positions: the leave-one-out distribution, up to a factor, and times
 gives it at all positions.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float64
 from torch import Tensor
@@ -50,7 +52,7 @@ class Inference:
 
         return self.messages.log_sum(factors_from, self._tail(e))
 
-    def _fits(self, e: Tensor):
+    def _fits(self, e: Tensor) -> Callable[[Part, int], Tensor]:
         """(part, length) -> [B, L + width, values]: the factor of the phrases that begin at each position.
 
         Nothing is seen beyond the end, and no word stands there.

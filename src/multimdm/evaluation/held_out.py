@@ -30,9 +30,7 @@ class Part(NamedTuple):
         return Streams.spawn(seed, len(self.ids), self.first)
 
 
-def parts_of(
-    model: Model, text: RealText, sequences: int, draws: int, seed: int, batch_size: int
-) -> Iterator[Part]:
+def parts_of(model: Model, text: RealText, sequences: int, draws: int, seed: int, batch_size: int) -> Iterator[Part]:
     """As many sequences on the model's device; times evenly spread over all of them, anew in each of the draws."""
     for name, value in (("sequences", sequences), ("draws", draws), ("batch_size", batch_size)):
         check_integer(name, value, 1)

@@ -118,7 +118,7 @@ def _number(name: str, item: str, number: str) -> float:
 
 def _process(name: str, tales: Tales, numbers: dict[str, float], words: set[str]) -> MultiMask | Uniform:
     V, M = tales.vocab_size, numbers.get("M", 1.0)
-    require(M == int(M), f"{name}: M must be a whole number; got {M:g}")
+    require(int(M) == M, f"{name}: M must be a whole number; got {M:g}")
     kind: Literal["linear", "cosine"] = "cosine" if "cosine" in words else "linear"
     schedule = Schedule(numbers.get("rho", 1.0), kind)
     if "uniform" in words:

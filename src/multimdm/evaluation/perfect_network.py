@@ -1,9 +1,9 @@
 """The perfect network of Tales: the exact prediction that training can only come near to.
 
-For masks it is the posterior p(x_0^l | x_t), for uniform states the leave-one-out distribution p(x_0^l | x_t without l),
-and where the noise is shown beside the state, p(x_0^l | x_t, x_1) for an x_1 that is independent of the text. All are
-those of the judged source (`Tales`), in which every token may be replaced: samplers make states that no story has, and
-a prediction is wanted there too. Whatever is lost with it in place of a network, the process and the sampler lose.
+For masks it is the posterior p(x_0^l | x_t), for uniform states the leave-one-out distribution, p(x_0^l | x_t without
+position l), and where the noise is shown beside the state, p(x_0^l | x_t, x_1) for an x_1 that is independent of the
+text. All are those of the judged source (`Tales`), in which every token may be replaced: samplers make states that no
+story has, and a prediction is wanted there too. Whatever is lost with it, the process and the sampler lose.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class PerfectNetwork(nn.Module):
             process.vocab_size == tales.vocab_size,
             f"process must have the {tales.vocab_size} tokens of Tales; got {process.vocab_size}",
         )
-        self.tales, self.process, self.epsilon = tales, process, float(epsilon)
+        self.tales, self.process, self.epsilon = tales, process, tales.check_epsilon(epsilon)
         self.config = PerfectConfig(tales.vocab_size, process.num_masks, tales.length)
         # Whoever runs a network asks a parameter on which device it is.
         self.place = nn.Parameter(torch.empty(0), requires_grad=False)

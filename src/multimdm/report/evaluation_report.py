@@ -27,9 +27,16 @@ from multimdm.report.formats import (
     value_text,
 )
 from multimdm.report.fronts import fronts
+from multimdm.report.mask_readings import NOTE as MASKS_NOTE
+from multimdm.report.mask_readings import TITLE as MASKS_TITLE
+from multimdm.report.mask_readings import mask_reading_table
 from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table
 from multimdm.report.pareto_figure import pareto_figure, png_data
 from multimdm.report.recalls import NOTE, recall_texts
+from multimdm.report.shortfalls import HEADER as LOSS_HEADER
+from multimdm.report.shortfalls import NOTE as LOSS_NOTE
+from multimdm.report.shortfalls import TITLE as LOSS_TITLE
+from multimdm.report.shortfalls import shortfall_rows
 from multimdm.report.tables import Table, aligned_tables
 from multimdm.report.trajectory_picture import legend, trajectory_picture
 
@@ -63,6 +70,7 @@ def report(evaluations: Sequence[Evaluation], steps: Sequence[int], title: str) 
 def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
     """Tables, fronts, samples and trajectories, with how to read them."""
     yield from _models(evaluations)
+    yield from _networks(evaluations)
     for comparison in aligned_tables(evaluations, steps):
         yield from _comparison(comparison)
         yield from distances_section(comparison)
@@ -107,6 +115,19 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         yield paragraph(f"Real text ({real.name}) has entropy {full_text(real.entropy)}, {pooled}{said}.")
     if any(e.measurements for e in evaluations) and all(e.real is None for e in evaluations):
         yield paragraph(NO_TEXT)
+
+
+def _networks(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
+    """What networks make of their masks, and how far they are from the exact predictions, where that is known."""
+    header, rows = mask_reading_table(evaluations)
+    if rows:
+        yield heading(MASKS_TITLE, 3)
+        yield paragraph(MASKS_NOTE)
+        yield table(MASKS_TITLE, header, rows, "words")
+    if rows := shortfall_rows(evaluations):
+        yield heading(LOSS_TITLE, 3)
+        yield paragraph(LOSS_NOTE)
+        yield table(LOSS_TITLE, LOSS_HEADER, rows, "words")
 
 
 def _comparison(comparison: Table) -> Iterator[Markup]:

@@ -21,6 +21,7 @@ from multimdm.report.formats import (
     ratio_digits,
 )
 from multimdm.report.markdown import markdown_table
+from multimdm.report.mask_readings import mask_reading_markdown
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.recalls import recall_table
@@ -133,6 +134,7 @@ def tables_text(result: Reproduction) -> str:
     beside = (
         variety_text(result.evaluations, result.steps),
         nelbo_text(result.evaluations),
+        mask_reading_markdown(result.evaluations),
         recall_table(result.evaluations),
         samples_text(result.evaluations, result.steps),
     )

@@ -25,14 +25,16 @@ from multimdm.report.formats import (
     share_text,
     value_text,
 )
+from multimdm.report.mask_readings import mask_reading_text
 from multimdm.report.recalls import recall_texts
+from multimdm.report.shortfalls import HEADER, NOTE, shortfall_rows
 
 _WIDTH = 148
 """Of what is not a terminal."""
 
 
 def print_evaluation(evaluation: Evaluation) -> None:
-    """Samples, aligned samples, real text, NELBO and recall."""
+    """Samples, aligned samples, real text, NELBO, what masks tell, recall, and where the network loses."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)
@@ -62,8 +64,22 @@ def print_evaluation(evaluation: Evaluation) -> None:
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
         console.print(escape(text))
+    if evaluation.mask_reading is not None:
+        console.print(escape(mask_reading_text(evaluation.mask_reading)))
     for text in recall_texts(evaluation):
         console.print(escape(f"recall in one step {text}"))
+    if evaluation.shortfalls:
+        console.print(_shortfalls(evaluation))
+        console.print(f"[dim]{escape(NOTE)}[/dim]")
+
+
+def _shortfalls(evaluation: Evaluation) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for name in HEADER[1:]:
+        table.add_column(name)
+    for _, *cells in shortfall_rows([evaluation]):
+        table.add_row(*cells)
+    return table
 
 
 def _measurements(evaluation: Evaluation) -> Table:

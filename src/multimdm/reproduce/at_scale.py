@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from multimdm.evaluation.perfect_models import is_perfect
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.scale import Scale
 from multimdm.reproduce.spec import Spec
@@ -23,9 +24,9 @@ class AtScale:
 
     @property
     def models(self) -> dict[str, str]:
-        """Label -> model, of those that the scale has."""
+        """Label -> model, of those that the scale has, and of perfect ones, which need no training."""
         return {
-            label: self.scale.run(one.model, self.name).name
+            label: one.model if is_perfect(one.model) else self.scale.run(one.model, self.name).name
             for label, one in self.spec.drawn.items()
             if one.model not in self.scale.settings.absent
         }

@@ -1,10 +1,12 @@
 """The measurements of one trained model: every K, temperature and judge."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from multimdm.evaluation.judges import Judges
+from multimdm.evaluation.perfect_models import is_perfect
 from multimdm.evaluation.plan import Evaluation, Plan, collect, run_tasks, tasks
 from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.settings import Drawing
@@ -28,7 +30,7 @@ class Measuring:
 
     scale: Scale
     model: str
-    """Its name at the scale."""
+    """Its name at the scale, or that of a perfect one."""
     seed: int
     steps: tuple[int, ...]
     samples: int
@@ -42,7 +44,8 @@ class Measuring:
         """Of the stage; the same model at other K, or drawn in another way, is another stage."""
         drawn = [] if self.match_entropy else ["drawn", *([self.order] if self.order else [])]
         drawn += [] if self.temperature is None else [f"tau{self.temperature:g}"]
-        return "-".join(["measure", self.model, f"seed{self.seed}", *drawn, f"K{'-'.join(map(str, self.steps))}"])
+        model = re.sub(r"[^\w.=-]", "-", self.model)  # it is a file's name too
+        return "-".join(["measure", model, f"seed{self.seed}", *drawn, f"K{'-'.join(map(str, self.steps))}"])
 
     @property
     def says(self) -> str:
@@ -57,9 +60,10 @@ class Measuring:
 
     @property
     def models(self) -> list[tuple[str, int]]:
-        """All that must be trained before: the model, and judges of this scale."""
+        """All that must be trained before: the model, unless it is perfect, and judges of this scale."""
         judges = [judge for judge in self.scale.settings.judges if judge in self.scale.runs]
-        return [(self.model, self.seed), *((judge, _JUDGE_SEED) for judge in judges)]
+        own = [] if is_perfect(self.model) else [(self.model, self.seed)]
+        return [*own, *((judge, _JUDGE_SEED) for judge in judges)]
 
     @property
     def request(self) -> dict[str, Any]:
@@ -90,7 +94,7 @@ class Measuring:
 
     def _opened(self, places: Places, label: str, judges: Judges) -> list[tuple[Subject, Plan]]:
         settings = self.scale.settings
-        path = str(places.model(self.model, self.seed))
+        path = self.model if is_perfect(self.model) else str(places.model(self.model, self.seed))
         drawing = Drawing(num=self.samples, seed=self.seed, law=Law(order=self.order))
         opened, found = Subject.open(path, label, drawing, Store(places.points), "auto").with_teacher(), []
         text = real_text(settings.data or places.data, opened.model, opened.length)

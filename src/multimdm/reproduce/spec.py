@@ -59,7 +59,8 @@ class Spec:
     """comparison: models by K. conditional_entropy: the study of Fig. conditional_entropy, which trains nothing.
     harness: benchmarks at 1, 2 and 4 tokens per step."""
     models: dict[str, str | Drawn] = field(default_factory=dict)
-    """Label -> name of the model in the scale, with how it is drawn if that is to be said."""
+    """Label -> name of the model in the scale, with how it is drawn if that is to be said. Of a comparison on Tales
+    also perfect models by their names (perfect:M=20,rho=0.5): what is lost without a network's mistakes."""
     match_entropy: bool = True
     """Of a comparison: match the entropy of samples by temperature. Else each model is drawn once, as its label or its
     checkpoint says."""

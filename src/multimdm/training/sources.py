@@ -195,8 +195,8 @@ class PreparedSource:
         if self.training.manifest.layout != "padded" or end is None:
             return ids
         ends = ids == end
-        if self.begins_with is not None:
-            ends[:, 0] = False  # BOS and EOS are the same token in GPT-2
+        if self.begins_with == end:  # as in GPT-2
+            ends[:, 0] = False
         behind = ends.cumsum(1) - ends.long() > 0
         return ids.masked_fill(behind, end if pad is None else pad)
 
