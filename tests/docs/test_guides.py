@@ -54,7 +54,7 @@ NUMBER = {
     "coupling": 5,
     "data": 9,
     "distillation": 2,
-    "evaluation": 6,
+    "evaluation": 8,
     "method": 1,
     "quantile": 7,
     "reproduction": 4,

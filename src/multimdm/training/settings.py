@@ -29,8 +29,8 @@ class DataSettings:
     """What is trained on."""
 
     kind: Literal["tales", "prepared", "none"] = "tales"
-    """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote. none: no
-    data, where a teacher writes all texts (couple with quantile.texts: teacher)."""
+    """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote. none:
+    no data, where a teacher writes all texts (couple with quantile.texts: teacher)."""
     path: str | None = None
     """Of prepared data: the directory. If it has the folders train and valid, they are used as such."""
     valid: str | None = None
