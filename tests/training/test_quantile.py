@@ -274,12 +274,33 @@ def test_noise_of_given_texts_draws_them(kind, places):
     ids, index = noise_from(pairs, first, 24, built)
     source, text = built.source, torch.ones_like(ids, dtype=torch.bool)
     if isinstance(source, PreparedSource):
-        text = source.training[source.rows(first, 24).numpy()].valid
-        assert not bool(text.all()) or kind == "packed"
+        valid = source.training[source.rows(first, 24).numpy()].valid
+        assert not bool(valid.all()) or kind == "packed"
+        text = source.drawn(valid)
     own = cells_of_text(built.quantiles.teacher, ids, text, built.quantiles.order)
     possible = bucket_probability(own, index, M) > 0
     assert bool(possible.all())
     assert not bool((bucket_probability(own, index.roll(1, dims=0), M) > 0).all())
+
+
+@pytest.mark.parametrize("kind", ["padded", "packed"])
+def test_what_packing_puts_around_sequences_is_not_drawn(kind, places):
+    """BOS before all of them, and in packed sequences EOS behind; in padded ones the end is the text's own."""
+    source = job(places[kind]).source
+    assert isinstance(source, PreparedSource)
+    example = source.training[:16]
+    drawn, last = source.drawn(example.valid), example.valid.sum(1) - 1
+    assert source.training.manifest.ends == "both"
+    assert not bool((drawn & ~example.valid).any())
+    given = example.valid & ~drawn
+    expected = torch.zeros_like(given)
+    expected[:, 0] = True
+    if kind == "packed":
+        expected[torch.arange(16), last] = True
+    assert torch.equal(given, expected)
+    assert bool(
+        (example.ids[given] == source.tokenizer.bos_id).logical_or(example.ids[given] == source.tokenizer.eos_id).all()
+    )
 
 
 def test_numbers_are_those_of_the_text_whoever_asks(places):

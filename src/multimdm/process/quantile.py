@@ -189,14 +189,14 @@ def check_masks(num_masks: int) -> int:
     return number
 
 
-def check_possible(cells: Cells, teacher: str) -> None:
-    """Every token must have a cell. It looks at the contents, and so waits for the device."""
+def check_possible(cells: Cells, teacher: str, first: int = 0) -> None:
+    """Every token of the sequences number `first` and so on must have a cell. It waits for the device."""
     missing = ~(cells.width > 0)
     if bool(missing.any()):
         row, place = (int(i) for i in missing.nonzero()[0][-2:])
         raise ValueError(
-            f"{teacher} gives the token at position {place} of sequence {row} probability 0, so that no number draws "
-            f"it ({int(missing.sum())} such tokens in {missing.numel()}): take a teacher that was trained on such text"
+            f"{teacher} gives the token at position {place} of sequence {first + row} probability 0, so that no number "
+            f"draws it ({int(missing.sum())} such tokens in {missing.numel()}): take one that was trained on such text"
         )
 
 

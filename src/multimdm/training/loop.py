@@ -62,6 +62,12 @@ class Job:
     quantiles: Quantiles | None = None
     """If the noise is to hold the numbers that draw the texts."""
 
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal texts, and noise that is tied to them in the same way."""
+        teacher = "" if self.quantiles is None else f", teacher {self.quantiles.teacher.fingerprint}"
+        return f"{self.source.fingerprint}{teacher}"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -330,7 +336,7 @@ class _Run:
                 if self.pairs is not None:
                     tensors |= self.pairs.state()
                 if self.engine.is_main:
-                    self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.source.fingerprint)
+                    self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.fingerprint)
 
     def _current_model(self) -> Model:
         weights = self.ema.average if self.ema is not None else self.engine.weights
@@ -339,7 +345,7 @@ class _Run:
         return replace(self.job.model, network=network, lineage=(*self.job.model.lineage, step))
 
     def _restore(self, found: Checkpoint) -> None:
-        check_same_run(found, self.job.recipe, self.job.source.fingerprint)
+        check_same_run(found, self.job.recipe, self.job.fingerprint)
         model = found.outline()
         process, ours = model.process, self.job.model.process
         if not same_process(process, ours):

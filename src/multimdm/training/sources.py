@@ -68,7 +68,7 @@ class Source(Protocol):
         ...
 
     def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
-        """What of these validation sequences is text: padding is not drawn by anyone, even where it is learnt."""
+        """What of these validation sequences is drawn by anyone: not padding, for one, even where it is learnt."""
         ...
 
     def counts(self) -> Tensor:
@@ -179,7 +179,16 @@ class PreparedSource:
     def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
         """By their lengths."""
         assert self._valid is not None
-        return self._valid[first : first + num].valid
+        return self.drawn(self._valid[first : first + num].valid)
+
+    def drawn(self, valid: Bool[Tensor, "num L"]) -> Bool[Tensor, "num L"]:
+        """What of sequences is drawn by anyone: not padding, nor what packing puts before and behind all of them."""
+        before, behind = (self.training.manifest.ends in ("both", end) for end in ("bos", "eos"))
+        place = torch.arange(valid.shape[1])
+        drawn = valid & (place > 0) if before else valid
+        if behind and self.training.manifest.layout == "packed":
+            drawn = drawn & (place < valid.sum(1, keepdim=True) - 1)
+        return drawn
 
     def _counted(self, example: Example) -> Example:
         """With padding as a token like others, or hidden."""

@@ -1,9 +1,11 @@
 """Cells of prepared data: computed once for a teacher, before the first step, and read from disk ever after."""
 
+import hashlib
 import time
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from multimdm.data.cells import CellFiles, CellsOf
 from multimdm.data.prepared import Example
@@ -37,7 +39,7 @@ class StoredCells:
             teacher=teacher.name,
             teacher_fingerprint=teacher.fingerprint,
             data_fingerprint=data.fingerprint,
-            order=order_name,
+            order=order_name if isinstance(order, str) else f"{order_name} {_fingerprint(order)}",
             sequences=len(data),
             length=source.length,
         )
@@ -58,7 +60,8 @@ class StoredCells:
         for done, part in enumerate(own, start=1):
             rows = self.files.rows(part)
             example = self._source.training[rows.start : rows.stop]
-            self.files.write(part, cells_of_text(self._teacher, example.ids, example.valid, self._order))
+            drawn = self._source.drawn(example.valid)
+            self.files.write(part, cells_of_text(self._teacher, example.ids, drawn, self._order, rows.start))
             now = time.monotonic()
             if self._engine.is_main and (now - said > _EVERY or done in (1, len(own))):
                 left = (now - begun) / done * (len(own) - done)
@@ -71,6 +74,11 @@ class StoredCells:
     def of(self, first: int, example: Example) -> Cells:
         """Of the sequences with these numbers in the run."""
         return self.files.read(self._source.rows(first, len(example.ids)))
+
+
+def _fingerprint(ranks: Tensor) -> str:
+    """Of a table: another version of what made it may make another."""
+    return hashlib.sha256(ranks.cpu().numpy().tobytes()).hexdigest()[:16]
 
 
 def _clock(seconds: float) -> str:

@@ -57,13 +57,20 @@ def order_of(teacher: QuantileTeacher, name: Literal["id", "probable", "similar"
 
 
 def cells_of_text(
-    teacher: QuantileTeacher, ids: Int64[Tensor, "B L"], valid: Bool[Tensor, "B L"] | None, order: Order = "id"
+    teacher: QuantileTeacher,
+    ids: Int64[Tensor, "B L"],
+    drawn: Bool[Tensor, "B L"] | None,
+    order: Order = "id",
+    first: int = 0,
 ) -> Cells:
-    """Of texts with padding, which is not drawn: its cell is everything. A token that cannot be drawn is an error."""
+    """Of the sequences number `first` and so on, in which padding, for one, is not drawn: its cell is everything.
+
+    A token that cannot be drawn is an error.
+    """
     found = teacher.cells(ids, order)
-    if valid is not None:
-        found = Cells(found.lower.where(valid, 0.0), found.width.where(valid, 1.0))
-    check_possible(found, f"teacher '{teacher.name}'")
+    if drawn is not None:
+        found = Cells(found.lower.where(drawn, 0.0), found.width.where(drawn, 1.0))
+    check_possible(found, f"teacher '{teacher.name}'", first)
     return found
 
 
