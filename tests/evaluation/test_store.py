@@ -91,9 +91,10 @@ def test_a_plan_is_carried_out_once(subject, monkeypatch):
     text = real_text("tales", subject.model)
     plan = Plan((1, 2), (1.0, 0.5), "corpus", text, text, sequences=4, trajectories=True)
     todo = tasks(subject, plan)
-    assert [task.name for task in todo[:4]] == [
+    assert [task.name for task in todo[:5]] == [
         "mine: real text",
         "mine: NELBO",
+        "mine: what masks tell",
         "mine: K = 1, tau = 1",
         "mine: K = 1, tau = 0.5",
     ]
