@@ -25,6 +25,13 @@ class Part(NamedTuple):
     first: int
     """The number of the first of them, for their streams."""
 
+    @property
+    def tokens(self) -> Int64[Tensor, " B"]:
+        """How many each sequence has."""
+        if self.valid is not None:
+            return self.valid.sum(1)
+        return torch.full((len(self.ids),), self.ids.shape[1], device=self.ids.device)
+
     def streams(self, seed: int) -> Streams:
         """The noise of a sequence is its own, so the batch size changes nothing."""
         return Streams.spawn(seed, len(self.ids), self.first)

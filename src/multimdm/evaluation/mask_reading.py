@@ -76,7 +76,7 @@ def evaluate_mask_reading(
             with_true, with_random = masked_losses(
                 model.network, process, part, part.streams(seed), part.streams(seed + _OTHER_STREAM)
             )
-            tokens, none = _tokens(part), torch.zeros_like(with_true)
+            tokens, none = part.tokens.double(), torch.zeros_like(with_true)
             true += NelboSums.of(with_true, none, tokens)
             gained += NelboSums.of(with_random - with_true, none, tokens)
             progress(len(part.ids) * draws)
@@ -96,9 +96,3 @@ def masked_losses(
         losses = [loss_at(network, process, part.ids, part.valid, x_t, shown, t).sum(0) for shown in (x_t, random)]
         found.append(torch.stack(losses))
     return torch.stack(found).mean(0)
-
-
-def _tokens(part: Part) -> Float64[Tensor, " B"]:
-    if part.valid is not None:
-        return part.valid.sum(1).double()
-    return torch.full((len(part.ids),), part.ids.shape[1], dtype=torch.float64, device=part.ids.device)

@@ -1,12 +1,12 @@
 """Models with quantile noise, whose lineage says by which teacher; and how probable they make a text in one step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from multimdm.data.prepared import Example
 from multimdm.evaluation.bootstrap import Bootstrap
+from multimdm.evaluation.held_out import Part, evaluating, parts_of
 from multimdm.evaluation.nelbo import Nelbo, NelboSums
 from multimdm.evaluation.one_step import one_step_log_prob, one_step_sums
 from multimdm.evaluation.progress import Progress, ignore
@@ -16,8 +16,8 @@ from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import length_of, tokenizer_of
-from multimdm.process import MultiMask, Streams
-from multimdm.process.quantile import Order
+from multimdm.process import MultiMask
+from multimdm.process.quantile import Cells, Order
 
 _TOGETHER = 64
 """Texts that go through the network at once."""
@@ -67,24 +67,13 @@ def one_step_bound(
     progress: Progress = ignore,
 ) -> Nelbo:
     """What -log p_1 of held-out text is at most, in nats per token, in two terms."""
-    example, process, sums = text.take(sequences), _process(model), NelboSums.none()
-    device = next(model.network.parameters()).device
-    for first in range(0, len(example.ids), _TOGETHER):
-        part = _part(example, first)
-        ids, valid = part.on(device)
-        cells = cells_of_text(noise.teacher, part.ids, part.valid, noise.order)
-        streams = Streams.spawn(seed, len(ids), first)
-        sums += one_step_sums(model.network.eval(), process, ids, valid, cells, streams, draws)
-        progress(len(ids) * draws)
-    result = sums.estimate(process)
-    return Nelbo(
-        result.reconstruction,
-        result.identification,
-        result.standard_error,
-        result.sequences,
-        result.tokens,
-        one_step=True,
-    )
+    process, sums = _process(model), NelboSums.none()
+    with evaluating(model.network):
+        for part in parts_of(model, text, sequences, draws, seed, _TOGETHER):
+            cells, streams = _cells(noise, part), part.streams(seed)
+            sums += one_step_sums(model.network, process, part.ids, part.valid, cells, streams, draws)
+            progress(len(part.ids) * draws)
+    return replace(sums.estimate(process), one_step=True)
 
 
 def recall_by_importance(
@@ -98,24 +87,27 @@ def recall_by_importance(
     progress: Progress = ignore,
 ) -> Recall:
     """-log p_1 of held-out text, from noise that the teacher proposes for it."""
-    example, process, found = text.take(sequences), _process(model), []
-    device = next(model.network.parameters()).device
-    for first in range(0, len(example.ids), _TOGETHER):
-        part = _part(example, first)
-        ids, valid = part.on(device)
-        cells = cells_of_text(noise.teacher, part.ids, part.valid, noise.order)
-        streams = Streams.spawn(seed, len(ids), first)
-        network = model.network.eval()
-        found.append(one_step_log_prob(network, process, ids, valid, cells, streams, strings, temperature).cpu())
-        progress(strings * len(ids) // len(example.ids))
-    nats = Bootstrap(len(example.ids)).ratio(-torch.cat(found), example.valid.sum(1))
-    return Recall(float(temperature), nats, len(example.ids), strings, proposed=True)
+    process, found, tokens = _process(model), [], []
+    with evaluating(model.network):
+        for part in parts_of(model, text, sequences, 1, seed, _TOGETHER):
+            cells, streams = _cells(noise, part), part.streams(seed)
+            log_probs = one_step_log_prob(
+                model.network, process, part.ids, part.valid, cells, streams, strings, temperature
+            )
+            found.append(log_probs.cpu())
+            tokens.append(part.tokens.cpu())
+            progress(strings * len(part.ids) // sequences)
+    num_tokens = torch.cat(tokens)
+    nats = Bootstrap(len(num_tokens)).ratio(-torch.cat(found), num_tokens)
+    return Recall(float(temperature), nats, len(num_tokens), strings, proposed=True)
+
+
+def _cells(noise: QuantileNoise, part: Part) -> Cells:
+    """Of held-out texts, as the teacher has them."""
+    valid = None if part.valid is None else part.valid.cpu()
+    return cells_of_text(noise.teacher, part.ids.cpu(), valid, noise.order)
 
 
 def _process(model: Model) -> MultiMask:
     assert isinstance(model.process, MultiMask)
     return model.process
-
-
-def _part(example: Example, first: int) -> Example:
-    return Example(example.ids[first : first + _TOGETHER], example.valid[first : first + _TOGETHER])
