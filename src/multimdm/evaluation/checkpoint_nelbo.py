@@ -1,10 +1,11 @@
 """The NELBO of a checkpoint on held-out text."""
 
-from multimdm.evaluation.held_out import evaluating, parts_of
+from multimdm.evaluation.held_out import parts_of
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
+from multimdm.pipeline.generation import evaluating
 
 
 def evaluate_nelbo(

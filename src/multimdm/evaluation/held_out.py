@@ -1,7 +1,6 @@
 """Held-out text, part by part, with times and noise: for everything that is averaged over both."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -49,14 +48,3 @@ def parts_of(model: Model, text: RealText, sequences: int, draws: int, seed: int
         rows = slice(start, min(start + batch_size, n))
         ids, valid = Example(example.ids[rows], example.valid[rows]).on(device)
         yield Part(ids, valid, times[:, rows], start)
-
-
-@contextmanager
-def evaluating(network: torch.nn.Module) -> Iterator[None]:
-    """Without dropout; the network's mode is put back."""
-    training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(training)

@@ -12,12 +12,13 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from multimdm.evaluation.held_out import Part, evaluating, parts_of
+from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.nelbo import NelboSums, loss_at
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.objectives.base import Network
 from multimdm.pipeline import Model
+from multimdm.pipeline.generation import evaluating
 from multimdm.process import MultiMask, Streams
 
 _LITTLE = 0.05

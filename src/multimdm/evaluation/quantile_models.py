@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from multimdm.evaluation.bootstrap import Bootstrap
-from multimdm.evaluation.held_out import Part, evaluating, parts_of
+from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.nelbo import Nelbo, NelboSums
 from multimdm.evaluation.one_step import one_step_log_prob, one_step_sums
 from multimdm.evaluation.progress import Progress, ignore
@@ -15,7 +15,7 @@ from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import length_of, tokenizer_of
+from multimdm.pipeline.generation import evaluating, length_of, tokenizer_of
 from multimdm.process import MultiMask
 from multimdm.process.quantile import Cells, Order
 

@@ -19,7 +19,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
-from multimdm.evaluation.held_out import evaluating, parts_of
+from multimdm.evaluation.held_out import parts_of
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -27,7 +27,7 @@ from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.tales_models import speaks_tales, tales_for
 from multimdm.objectives.base import Network, both
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import length_of
+from multimdm.pipeline.generation import evaluating, length_of
 from multimdm.process import MultiMask, Process, Streams, Time, Uniform
 from multimdm.process.checks import require
 from multimdm.process.precision import widened

@@ -104,7 +104,7 @@ def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Sample
     canvas = canvas.to(next(model.network.parameters()).device)
     make = _maker(model, canvas, sampling)
     num, parts = len(canvas.given), []
-    with _evaluating(model.network):
+    with evaluating(model.network):
         for start in range(0, num, run.batch_size):
             part = canvas.rows(slice(start, start + run.batch_size))
             streams = Streams.spawn(run.seed, len(part.given), run.first + start)
@@ -209,7 +209,7 @@ def _check_autoregressive(canvas: Canvas, sampling: Sampling) -> None:
 
 
 @contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
+def evaluating(network: nn.Module) -> Iterator[None]:
     """Without dropout; the network's mode is put back."""
     before = network.training
     network.eval()

@@ -13,6 +13,7 @@ from multimdm.data.storage import CELLS
 from multimdm.evaluation.teachers import QuantileTeacher
 from multimdm.evaluation.teachers.base import cells_of_text
 from multimdm.process.quantile import Cells, Order
+from multimdm.training.display import clock
 from multimdm.training.engine import Engine
 from multimdm.training.sources import PreparedSource
 
@@ -65,7 +66,7 @@ class StoredCells:
             now = time.monotonic()
             if self._engine.is_main and (now - said > _EVERY or done in (1, len(own))):
                 left = (now - begun) / done * (len(own) - done)
-                parts = f"{done}/{len(own)} parts, {_clock(left)} left"
+                parts = f"{done}/{len(own)} parts, {clock(left)} left"
                 self._say(f"cells of the texts, by teacher {self._teacher.name}: {parts}")
                 said = now
         self._engine.sum(torch.zeros(1))  # wait for the others
@@ -79,8 +80,3 @@ class StoredCells:
 def _fingerprint(ranks: Tensor) -> str:
     """Of a table: another version of what made it may make another."""
     return hashlib.sha256(ranks.cpu().numpy().tobytes()).hexdigest()[:16]
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
