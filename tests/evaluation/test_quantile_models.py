@@ -37,6 +37,16 @@ def test_a_teacher_that_has_moved_is_asked_for():
         open_quantile_noise(lost)
 
 
+def test_the_line_of_the_checkpoint_counts():
+    """A table that was learnt is not made anew; without one it is made as the recipe says."""
+    model = model_with_noise()
+    table = torch.arange(model.network.config.vocab_size).flip(0)
+    assert open_quantile_noise(replace(model, cell_order=table)).order is table
+    made = open_quantile_noise(model).order
+    assert isinstance(made, torch.Tensor)
+    assert not torch.equal(made, table)
+
+
 def test_the_bound_has_the_two_terms_of_the_law():
     model = model_with_noise()
     assert isinstance(model.process, MultiMask)

@@ -410,10 +410,20 @@ def test_a_teacher_without_embeddings_has_no_similar_tokens(tales):
         def embeddings(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             return None
 
-    with pytest.raises(ValueError, match=r"quantile\.order must be id or probable: teacher 'tales' has no embeddings"):
+    with pytest.raises(ValueError, match=r"quantile\.order must not be similar: teacher 'tales' has no embeddings"):
         order_of(Blind(TALES), "similar")
     names: tuple[Literal["id", "probable"], ...] = ("id", "probable")
     assert [order_of(tales, name) for name in names] == ["id", "probable"]
+
+
+def test_neighbours_are_found_in_texts(tales):
+    """The same stories give the same line, whoever the teacher is; without texts it is said what else there is."""
+    stories = TALES.sample(20_000, torch.Generator().manual_seed(0))
+    found = order_of(tales, "neighbours", lambda: stories)
+    assert isinstance(found, Tensor)
+    assert torch.equal(found, order_of(tales, "similar"))  # the exact teacher's vectors are those of such stories
+    with pytest.raises(ValueError, match=r"quantile\.order must be similar, id or probable: there are no texts"):
+        order_of(tales, "neighbours")
 
 
 def test_what_cannot_be_found_is_called_a_teacher(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from multimdm.process import Streams
+from multimdm.process import Streams, debug_checks
 from multimdm.process.quantile import (
     Cells,
     advise_quantile_masks,
@@ -19,6 +19,7 @@ from multimdm.process.quantile import (
     check_possible,
     in_order,
     left_to_chance,
+    neighbour_laws,
     numbers,
     similarity_order,
     token_at,
@@ -224,6 +225,36 @@ def test_similar_tokens_are_neighbours():
     along = shuffled[rank.argsort()]
     jumps, random = along.diff().abs().double().mean(), shuffled.diff().abs().double().mean()
     assert jumps < 3 < random / 4
+
+
+def test_the_laws_of_neighbours_by_counting():
+    """Against a count by hand: rows are square roots of laws, rare neighbours are one, absent tokens have none."""
+    ids = torch.tensor([[0, 1, 2, 1], [0, 1, 3, 1]])
+    after = {0: {1: 1.0}, 1: {2: 0.5, 3: 0.5}, 2: {1: 1.0}, 3: {1: 1.0}}
+    before = {1: {0: 2 / 4, 2: 1 / 4, 3: 1 / 4}, 2: {1: 1.0}, 3: {1: 1.0}}
+    V = 5
+    found = neighbour_laws(ids, V, contexts=V).square().view(V, 2, V + 1)
+    order = [1, 0, 2, 3, 4]  # columns by frequency, equals by id
+    for side, expected in enumerate((after, before)):
+        for a in range(V):
+            row = torch.tensor([expected.get(a, {}).get(b, 0.0) for b in order], dtype=torch.float64)
+            assert torch.allclose(found[a, side, :V], row, atol=1e-15)
+    few = neighbour_laws(ids, V, contexts=2).square().view(V, 2, 3)
+    assert few[1, 0].tolist() == pytest.approx([0.0, 0.0, 1.0])  # 2 and 3 are the others
+    assert few[1, 1].tolist() == pytest.approx([0.0, 0.5, 0.5])
+    with debug_checks(), pytest.raises(ValueError, match="ids must"):
+        neighbour_laws(ids, 3)
+
+
+def test_tokens_of_one_kind_are_neighbours_on_the_line():
+    """A source with three kinds of words that follow each other: on the line every kind stands together."""
+    generator = torch.Generator().manual_seed(0)
+    kind = torch.randperm(30, generator=generator) % 3
+    members = torch.stack([(kind == k).nonzero()[:, 0] for k in range(3)])
+    columns = [members[place % 3][torch.randint(10, (400,), generator=generator)] for place in range(9)]
+    line = similarity_order(neighbour_laws(torch.stack(columns, dim=1), 30)).argsort()
+    assert int((kind[line].diff() != 0).sum()) == 2
+    assert int((kind[torch.arange(30)].diff() != 0).sum()) > 10  # ids by themselves do not
 
 
 # --------------------------------------------------------------------- tails

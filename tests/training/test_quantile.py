@@ -125,6 +125,7 @@ def test_an_autoregressive_model_gets_quantile_noise(kind, texts, places, tmp_pa
     assert (model.process.num_masks, model.process.tied_noise, model.process.noise_shown) == (M, True, True)
     assert isinstance(model.network, DiT)
     assert not model.network.config.causal
+    assert model.cell_order is not None
     assert model.advice == SamplingAdvice(order="confidence", temperature=0.0)
     assert [step["command"] for step in model.lineage] == ["couple"]
     for record in metrics(tmp_path / "run"):
@@ -464,7 +465,11 @@ def test_a_text_that_cannot_be_drawn_stops_the_run_before_its_first_step(places,
 
 def test_without_data_the_teacher_writes_all_texts(places, tmp_path):
     nothing: dict[str, Any] = {"kind": "none", "length": 9}
-    outcome = train(job((places["padded"][0], nothing), quantile={"texts": "teacher"}), tmp_path / "run", quiet=True)
+    place = places["padded"][0], nothing
+    with pytest.raises(ValueError, match=r"quantile\.order must be similar, id or probable"):
+        job(place, quantile={"texts": "teacher"})
+    written = job(place, quantile={"texts": "teacher", "order": "similar"})
+    outcome = train(written, tmp_path / "run", quiet=True)
     assert outcome.nelbo is None
     assert load(outcome.model).sample(num=1, length=9, steps=1, seed=0).ids.shape == (1, 9)
     with pytest.raises(ValueError, match=r"data\.kind none needs quantile\.texts: teacher"):

@@ -33,12 +33,12 @@ class QuantileNoise:
 
 def has_quantile_noise(model: Model) -> bool:
     """Whether the lineage of the model says so."""
-    return _recipe(model) is not None
+    return quantile_recipe(model) is not None
 
 
 def open_quantile_noise(model: Model, length: int | None = None, teacher: str | None = None) -> QuantileNoise:
     """The teacher of the model's lineage, or the one that is named, which must be the same for figures to mean much."""
-    recipe = _recipe(model)
+    recipe = quantile_recipe(model)
     if recipe is None:
         raise ValueError("a teacher is for models with quantile noise (multimdm couple with quantile); this is none")
     name = teacher or recipe["quantile"]["teacher"] or recipe["init"]
@@ -48,10 +48,12 @@ def open_quantile_noise(model: Model, length: int | None = None, teacher: str | 
     except ValueError as error:
         hint = "" if teacher is not None else "; if the teacher of this model is elsewhere, say where: --teacher"
         raise ValueError(f"{error}{hint}") from None
+    if model.cell_order is not None:
+        return QuantileNoise(found, model.cell_order)
     return QuantileNoise(found, order_of(found, recipe["quantile"]["order"]))
 
 
-def _recipe(model: Model) -> dict[str, Any] | None:
+def quantile_recipe(model: Model) -> dict[str, Any] | None:
     """Of the last stage in which texts were tied to their numbers."""
     found = [step["recipe"] for step in model.lineage if (step.get("recipe") or {}).get("quantile")]
     return found[-1] if found else None

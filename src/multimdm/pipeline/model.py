@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor
 
 from multimdm.data.chat import chat_ids
@@ -35,6 +36,8 @@ from multimdm.samplers.settings import Sampling
 _ASSIGNMENT = "process.assignment"
 _NETWORK = "network."
 _LEFTOVER = "foreign."
+_CELLS, _ORDER = "cells.safetensors", "order"
+"""The file of a model with quantile noise, beside its weights, and what is in it."""
 
 
 @dataclass
@@ -51,6 +54,8 @@ class Model:
     lineage: tuple[dict[str, Any], ...] = ()
     advice: SamplingAdvice | None = None
     """How it wants to be sampled: followed wherever nothing else is said."""
+    cell_order: Int64[Tensor, " V"] | None = None
+    """Of a model with quantile noise: the place of every token within the cells, if a table says so."""
 
     def sample(
         self,
@@ -143,6 +148,8 @@ class Model:
                 self._save_dit(network, directory)
             if self.tokenizer is not None:
                 self.tokenizer.save(directory)
+            if self.cell_order is not None:
+                write_safetensors({_ORDER: self.cell_order.contiguous()}, directory / _CELLS)
 
     def _save_dit(self, network: DiT, directory: Path) -> None:
         tensors = {_NETWORK + name: x.detach().contiguous() for name, x in network.state_dict().items()}
@@ -185,6 +192,7 @@ def load(
     if is_llada(directory):
         found = load_llada(directory, place, precision, base)
         model = Model(found.network, found.process, found.tokenizer, lineage=found.lineage, advice=found.advice)
+        model.cell_order = _cell_order(directory, found.process.vocab_size)
         _check_advice(model, directory)
         return model
     require(
@@ -213,6 +221,7 @@ def load(
         leftover=_under(tensors, _LEFTOVER),
         lineage=settings.lineage,
         advice=settings.advice,
+        cell_order=_cell_order(directory, settings.network.vocab_size),
     )
     _check_advice(model, directory)
     return model
@@ -225,6 +234,22 @@ def load_outline(path: str | Path) -> Model:
         return load(directory)
     found = load_adapter_alone(directory)
     return Model(found.network, found.process, found.tokenizer, lineage=found.lineage, advice=found.advice)
+
+
+def _cell_order(directory: Path, vocab_size: int) -> Tensor | None:
+    """A place for every token, if the checkpoint has such a table."""
+    path = directory / _CELLS
+    if not path.exists():
+        return None
+    order = read_safetensors(path).get(_ORDER)
+    require(order is not None, f"{path} lacks the tensor '{_ORDER}'")
+    assert order is not None
+    places = torch.arange(vocab_size)
+    require(
+        order.dtype == torch.int64 and order.shape == places.shape and torch.equal(order.sort().values, places),
+        f"{path}: '{_ORDER}' must give each of {vocab_size} tokens a place of its own",
+    )
+    return order
 
 
 def _check_fit(settings: CheckpointSettings, directory: Path) -> None:

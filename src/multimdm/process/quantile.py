@@ -28,6 +28,8 @@ from multimdm.process.draws import Generator, invert_cdf, pick, uniform
 Order = Literal["id", "probable"] | Int64[Tensor, " V"]
 """Which cell comes first: that of the smaller id, of the more probable token (equals by id), or of the smaller rank in
 a table with a place for every token."""
+OrderName = Literal["id", "probable", "similar", "neighbours"]
+"""How recipes call them. Two are tables: by a teacher's embeddings, and by the neighbours that tokens have in texts."""
 _MOST_MASKS = 2**20
 
 
@@ -165,6 +167,28 @@ def similarity_order(embeddings: Float[Tensor, "V d"]) -> Int64[Tensor, " V"]:
     points = torch.nn.functional.normalize(points - points.mean(0), dim=-1)
     line = _chain(points, torch.arange(len(points)))
     return torch.empty_like(line).scatter(0, line, torch.arange(len(line)))
+
+
+def neighbour_laws(ids: Int64[Tensor, "B L"], vocab_size: int, contexts: int = 512) -> Float64[Tensor, "V d"]:
+    """For every token the laws of the tokens before it and behind it, sqrt p(b before | a) and sqrt p(b behind | a).
+
+    Square roots, because their distance is Hellinger's, in which rare neighbours count too. Of the neighbours the most
+    frequent ones are told apart (`contexts` of them), all others are one: d stays small for large vocabularies.
+    """
+    check_ids("ids", ids, vocab_size)
+    V = vocab_size
+    kept = min(check_integer("contexts", contexts, 1), V)
+    column = torch.full((V,), kept, dtype=torch.long)
+    frequency = torch.bincount(ids.flatten(), minlength=V)
+    column[frequency.argsort(descending=True, stable=True)[:kept]] = torch.arange(kept)
+    left, right = ids[:, :-1].flatten(), ids[:, 1:].flatten()
+    laws = []
+    for token, neighbour in ((left, right), (right, left)):
+        counts = torch.zeros(V * (kept + 1), dtype=torch.float64)
+        counts.index_add_(0, token * (kept + 1) + column[neighbour], torch.ones(len(token), dtype=torch.float64))
+        counts = counts.view(V, kept + 1)
+        laws.append(counts / counts.sum(1, keepdim=True).clamp_min(1.0))
+    return torch.cat(laws, dim=1).sqrt()
 
 
 def _chain(points: Tensor, members: Tensor) -> Tensor:

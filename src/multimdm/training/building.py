@@ -119,8 +119,8 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
             raise ValueError(f"dropout must be left out: {recipe.init} is a LLaDA network, which has none")
         network = with_dropout(network, recipe.dropout)
     tokenizer = start.tokenizer or source.tokenizer
-    model = Model(network, start.process, tokenizer, lineage=start.lineage, advice=start.advice)
-    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, source)
+    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
+    model = replace(start, network=network, tokenizer=tokenizer, foreign=None, leftover={})
     return Job(name, "distill", model, objective, source, recipe, teacher, recipe.matching, quantiles=quantiles)
 
 

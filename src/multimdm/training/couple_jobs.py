@@ -36,7 +36,7 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     start = multimdm.load(recipe.init)
     source = open_source(recipe.data, recipe.train.seed, start.tokenizer)
     check_fits(start, recipe.init, source)
-    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, source)
+    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
     start = _masked_start(recipe, start)
     network, process = start.network, start.process
     assert isinstance(process, MultiMask)
@@ -53,7 +53,14 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     if recipe.generation is not None:
         _check_makes_pairs(recipe, start, process, source)
         teacher = own_copy(network)
-    model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage, advice=_advice(recipe))
+    model = Model(
+        network,
+        process,
+        start.tokenizer or source.tokenizer,
+        lineage=start.lineage,
+        advice=_advice(recipe),
+        cell_order=quantiles.order if quantiles is not None and isinstance(quantiles.order, torch.Tensor) else None,
+    )
     objective = Coupled(process, recipe.shares, recipe.weight)
     return Job(name, "couple", model, objective, source, recipe, teacher, recipe.matching, recipe.generation, quantiles)
 

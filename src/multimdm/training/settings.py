@@ -14,6 +14,7 @@ from multimdm.objectives.sdtt import SdttSettings
 from multimdm.objectives.states import Shares
 from multimdm.objectives.step_size import Rounds
 from multimdm.process.hybrid import USUAL_RANKS
+from multimdm.process.quantile import OrderName
 from multimdm.samplers.advice import SamplingAdvice
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -279,9 +280,10 @@ class QuantileSettings:
     """Who draws: an autoregressive checkpoint of ours, a causal language model with the tokenizer of the texts (a
     directory, a Hub name, a .gguf file, smollm2), or tales, for the exact conditionals of that source. Without it, the
     checkpoint that is continued, which must then be autoregressive."""
-    order: Literal["id", "probable", "similar"] = "similar"
-    """Which tokens have the small numbers: those of small id, the most probable ones, or neighbours in a line along
-    which the teacher's embeddings change little (for tales, the laws of a token's neighbours)."""
+    order: OrderName = "neighbours"
+    """Which tokens have the small numbers: those of small id, the most probable ones, or the first on a line along
+    which tokens change little. neighbours: by the laws of the tokens before and behind them in the training texts.
+    similar: by the teacher's embeddings, which have to be good ones; no data are needed."""
     texts: Literal["data", "teacher"] = "data"
     """data: training texts, and the numbers that would draw them. teacher: numbers, and the texts that they draw, so
     that no data are needed; x_1 is then uniform exactly."""

@@ -1,13 +1,13 @@
 """What quantile noise needs of an autoregressive model."""
 
 from collections.abc import Callable
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from multimdm.process.quantile import Cells, Order, check_possible, similarity_order
+from multimdm.process.quantile import Cells, Order, OrderName, check_possible, neighbour_laws, similarity_order
 
 
 @runtime_checkable
@@ -46,13 +46,19 @@ class QuantileTeacher(Protocol):
         ...
 
 
-def order_of(teacher: QuantileTeacher, name: Literal["id", "probable", "similar"]) -> Order:
-    """The order of the vocabulary by its name in recipes."""
+def order_of(
+    teacher: QuantileTeacher, name: OrderName, texts: Callable[[], Int64[Tensor, "B L"]] | None = None
+) -> Order:
+    """The order of the vocabulary by its name in recipes; `texts` give tokens their neighbours, if there are any."""
+    if name == "neighbours":
+        if texts is None:
+            raise ValueError("quantile.order must be similar, id or probable: there are no texts to find neighbours in")
+        return similarity_order(neighbour_laws(texts(), teacher.vocab_size))
     if name != "similar":
         return name
     embeddings = teacher.embeddings()
     if embeddings is None:
-        raise ValueError(f"quantile.order must be id or probable: teacher '{teacher.name}' has no embeddings")
+        raise ValueError(f"quantile.order must not be similar: teacher '{teacher.name}' has no embeddings")
     return similarity_order(embeddings)
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from multimdm.data.tales import Tales
 from multimdm.evaluation.tales_models import fingerprint_of_tales
-from multimdm.process.quantile import Cells, Order, cells
+from multimdm.process.quantile import Cells, Order, cells, neighbour_laws
 
 _STORIES = 20_000
 
@@ -25,15 +25,8 @@ class TalesTeacher:
         """The programme runs on the CPU, wherever the network does."""
 
     def embeddings(self) -> Float64[Tensor, "V d"]:
-        """The laws of a token's neighbours, before it and behind it, in some stories that are always the same.
-
-        Square roots of probabilities: their distance is Hellinger's, in which rare neighbours count too.
-        """
-        V = self.vocab_size
-        x = self._tales.sample(_STORIES, torch.Generator().manual_seed(0))
-        pairs = torch.bincount((x[:, :-1] * V + x[:, 1:]).flatten(), minlength=V * V).view(V, V).double()
-        laws = [counts / counts.sum(1, keepdim=True).clamp_min(1.0) for counts in (pairs, pairs.T)]
-        return torch.cat(laws, dim=1).sqrt()
+        """The laws of a token's neighbours in some stories that are always the same."""
+        return neighbour_laws(self._tales.sample(_STORIES, torch.Generator().manual_seed(0)), self.vocab_size)
 
     def cells(self, ids: Int64[Tensor, "B L"], order: Order = "id") -> Cells:
         """Position by position."""
