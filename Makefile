@@ -22,7 +22,7 @@ figures: .venv/installed  ## reproduce the conditional-entropy figure and draw t
 	$(BIN)/multimdm entropy --forward --seed 219 --out runs/figures
 
 # The first one answers requests that name no model; the page compares any two.
-CKPT ?= $(wildcard $(foreach name,multimdm-distilled coupled mdlm-distilled multimdm mdlm,runs/quickstart/$(name)/model))
+CKPT ?= $(wildcard $(foreach name,quantile multimdm-distilled mdlm-distilled multimdm mdlm,runs/quickstart/$(name)/model))
 PORT ?= 8000
 
 playground: .venv/installed  ## watch text being drafted by the quickstart's models, or by others: make playground CKPT=...

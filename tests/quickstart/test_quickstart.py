@@ -19,13 +19,13 @@ TINY = Budget(
     pretrain=10,
     continued=5,
     distilled=5,
+    teacher=6,
     samples=3,
     steps=(1, 4),
     temperatures=(1.0, 0.8),
     checkpoint_every=2,
     batch=4,
     validation=8,
-    matched=8,
 )
 
 
@@ -46,27 +46,26 @@ def test_it_leaves_a_report_and_pictures(finished):
         assert word in page
     sentences = list(verdicts(story))
     assert sentences[0].startswith("Before distillation: GenPPL of MultiMDM, beside MDLM, is ")
-    assert sentences[5].startswith(
-        "Noise tied to the text, against distillation after as much training: GenPPL of coupled"
-    )
+    assert sentences[5].startswith("With as many steps in all: GenPPL of quantile noise, beside MultiMDM distilled, is")
     assert all(done.seconds > 0 for done in story.stages)
 
 
 def test_the_branches_have_equal_budgets():
     for budget in (FULL, FAST):
         plan = {stage.name: stage for stage in stages(budget, 0)}
-        pairs = (("mdlm", "multimdm"), ("mdlm-distilled", "multimdm-distilled"), ("multimdm", "coupled"))
-        for one, other in pairs:
+        for one, other in (("mdlm", "multimdm"), ("mdlm-distilled", "multimdm-distilled")):
             assert plan[one].steps == plan[other].steps
+        branch = sum(plan[name].steps for name in ("mdlm-start", "multimdm", "multimdm-distilled"))
+        assert plan["ar"].steps + plan["quantile"].steps == branch
 
 
 def test_what_the_stages_make(finished):
     out, _ = finished
-    names = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled", "coupled")
+    names = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled", "quantile")
     made = {name: load(out / name / "model") for name in names}
-    assert [model.process.num_masks for model in made.values() if model.process] == [1, 20, 1, 20, 20]
-    assert made["coupled"].process.tied_noise  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-    assert [step["command"] for step in made["coupled"].lineage] == ["pretrain", "couple"]
+    assert [model.process.num_masks for model in made.values() if model.process] == [1, 20, 1, 20, 256]
+    assert made["quantile"].process.tied_noise  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    assert [step["command"] for step in made["quantile"].lineage] == ["pretrain", "couple"]
     assert [step["command"] for step in made["multimdm-distilled"].lineage] == ["pretrain", "adapt", "distill"]
 
 
@@ -82,7 +81,7 @@ def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch):
         run(tmp_path, TINY, seed=1)
     monkeypatch.undo()
     run(tmp_path, TINY, seed=1)
-    for name in ("mdlm", "multimdm-distilled", "coupled"):
+    for name in ("mdlm", "multimdm-distilled", "quantile"):
         assert weights(tmp_path / name) == weights(out / name)
     assert _numbers(tmp_path) == _numbers(out)
 
@@ -114,6 +113,7 @@ def test_the_command(monkeypatch, tmp_path, capsys, finished):
     assert main(["quickstart", "--fast", "--seed", "3", "--out", str(tmp_path)]) == 0
     assert asked == {"out": tmp_path, "budget": FAST, "seed": 3}
     printed = capsys.readouterr().out
+    assert f"multimdm sample {tmp_path}/quantile/model --steps 2" in printed
     assert f"multimdm sample {tmp_path}/multimdm-distilled/model --steps 4" in printed
     assert main(["quickstart", "--seed", "-1"]) == 2
     assert "--seed must be 0 or more; got -1" in capsys.readouterr().err
@@ -121,10 +121,10 @@ def test_the_command(monkeypatch, tmp_path, capsys, finished):
 
 def test_the_commands_it_names_work(finished, tmp_path, capsys):
     out, _ = finished
+    assert main(["sample", str(out / "quantile" / "model"), "--steps", "2", "--num", "2", "--trace"]) == 0
     model = str(out / "multimdm-distilled" / "model")
-    assert main(["sample", model, "--steps", "4", "--num", "2", "--trace"]) == 0
     infill = "Lily found a [MASK] [MASK] . she kept the [MASK] ."
-    assert main(["sample", model, "--steps", "2", "--infill", infill]) == 0
+    assert main(["sample", model, "--steps", "4", "--infill", infill]) == 0
     arguments = ["--init", str(out / "multimdm" / "model"), "--out", str(tmp_path / "longer"), "--train.steps", "5"]
     arguments += ["--log.validation-sequences", "4", "--train.batch-size", "2"]
     assert main(["distill", "tales-distill-gumbel", *arguments]) == 0

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     model = out / "multimdm-distilled" / "model"
     print(
         f"\nThe report is {out / 'report.html'}. What to do next:\n"
-        f"  multimdm sample {model} --steps 4 --num 2 --trace\n"
-        f"  multimdm sample {model} --steps 2 --infill 'Lily found a [MASK] [MASK] . she kept the [MASK] .'\n"
+        f"  multimdm sample {out / 'quantile' / 'model'} --steps 2 --num 2 --trace\n"
+        f"  multimdm sample {model} --steps 4 --infill 'Lily found a [MASK] [MASK] . she kept the [MASK] .'\n"
         f"  multimdm distill tales-distill-gumbel --init {out / 'multimdm' / 'model'} --out {out / 'distilled-longer'}"
     )

@@ -23,7 +23,7 @@ from multimdm.training.overall import Overall, StageWatcher
 
 _CALL = 1 / 60
 """What a network call for one story costs, beside a step of masked pretraining."""
-_COMPARED = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled", "coupled")
+_COMPARED = ("mdlm", "multimdm", "mdlm-distilled", "multimdm-distilled", "quantile")
 _WITH_BOUND = ("mdlm-start", "mdlm", "multimdm")
 """Whose losses compare."""
 _MEASURE = "measure"

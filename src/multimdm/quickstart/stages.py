@@ -1,14 +1,14 @@
 """What the quickstart trains: a masked model, continued with one mask and with many, and both distilled.
 
 The two branches have equal budgets at every stage, so that the number of masks is what differs. A third one goes beyond
-the paper: as many steps as the others are continued for, with noise that is tied to the text.
+the paper: as many steps as each of the others has in all, on quantile noise, the training of its teacher included.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multimdm.objectives import ConsistencySettings, MatchingSettings, Ramp
+from multimdm.objectives import ConsistencySettings, Ramp
 from multimdm.training.building import adapt_job, distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.loop import Job
@@ -20,10 +20,13 @@ from multimdm.training.settings import (
     NetworkSettings,
     PretrainRecipe,
     ProcessChoice,
+    QuantileSettings,
     TrainSettings,
 )
 
 MASKS = 20
+BUCKETS = 256
+"""Masks of quantile noise: buckets of [0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Budget:
     """Steps of each branch after that."""
     distilled: int
     """Steps of the distillation of each branch; a multiple of the five rounds."""
+    teacher: int
+    """Steps of the autoregressive model, by whose numbers quantile noise draws."""
     samples: int
     """Stories per measurement."""
     steps: tuple[int, ...] = (1, 2, 4, 8, 16)
@@ -47,13 +52,23 @@ class Budget:
     """Stories per step, in every stage."""
     validation: int = 256
     """Stories per validation."""
-    matched: int = 512
-    """Stories that are matched with their noise at a time; a multiple of the batch."""
+
+    @property
+    def total(self) -> int:
+        """Steps of a branch in all, and of quantile noise with its teacher."""
+        return self.pretrain + self.continued + self.distilled
 
 
-FULL = Budget(pretrain=1400, continued=600, distilled=350, samples=64)
+FULL = Budget(pretrain=1200, continued=500, distilled=300, teacher=500, samples=64)
 FAST = Budget(
-    pretrain=200, continued=80, distilled=40, samples=24, steps=(1, 4, 16), temperatures=(0.8, 1.0), checkpoint_every=40
+    pretrain=200,
+    continued=80,
+    distilled=40,
+    teacher=80,
+    samples=24,
+    steps=(1, 4, 16),
+    temperatures=(0.8, 1.0),
+    checkpoint_every=40,
 )
 
 
@@ -114,15 +129,26 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
 
         return job
 
+    def teach(folder: Path) -> Job:
+        recipe = PretrainRecipe(
+            system="ar", network=network, train=train(budget.teacher, 2e-3, decay="cosine"), log=quiet_log
+        )
+        return pretrain_job(recipe, "ar")
+
     def couple(folder: Path) -> Job:
         recipe = CoupleRecipe(
-            init=str(folder / "mdlm-start" / "model"),
-            process=ProcessChoice(num_masks=MASKS, rho=20.0),
-            matching=MatchingSettings(size=budget.matched),
-            train=train(budget.continued, 1e-3, decay="cosine"),
+            init=str(folder / "ar" / "model"),
+            process=ProcessChoice(num_masks=BUCKETS, rho=1000.0),
+            matching=None,
+            quantile=QuantileSettings(),
+            at_one=0.35,
+            surest=0.35,
+            prompts=0.1,
+            weight="even",
+            train=train(budget.total - budget.teacher, 2e-3, decay="cosine"),
             log=quiet_log,
         )
-        return couple_job(recipe, "coupled")
+        return couple_job(recipe, "quantile")
 
     def distil(name: str, init: str) -> Callable[[Path], Job]:
         def job(folder: Path) -> Job:
@@ -157,5 +183,13 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
             1.6,
             distil("multimdm-distilled", "multimdm"),
         ),
-        Stage("coupled", "coupled", "beyond the paper: noise tied to the text, not distilled", steps, 1.7, couple),
+        Stage("ar", "AR", "an autoregressive model, the teacher of quantile noise", budget.teacher, 0.9, teach),
+        Stage(
+            "quantile",
+            "quantile noise",
+            "beyond the paper: noise that holds the numbers by which the teacher would draw the text",
+            budget.total - budget.teacher,
+            1.3,
+            couple,
+        ),
     ]
