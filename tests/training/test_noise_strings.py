@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.process import MultiMask
-from multimdm.training.noise_strings import NoiseStrings, noise_seed
+from multimdm.training.noise_strings import NoiseStrings
 
 
 def strings(seed: int = 0) -> NoiseStrings:
@@ -46,14 +46,6 @@ def test_texts_of_other_sets_and_of_two_turns_are_refused(first: int, num: int):
     noise.turn_to(8)
     with pytest.raises(ValueError, match=f"texts {first} to {first + num - 1} are not those that the noise in use is"):
         noise.place(first, num)
-
-
-def test_every_stage_has_noise_of_its_own():
-    masked, matched = {"imported": "mdlm"}, {"recipe": {"matching": {"size": 2}}}
-    control, made = {"recipe": {"matching": None}}, {"recipe": {"matching": None, "generation": {"size": 2}}}
-    lineages = [(), (masked, matched), (masked, matched, made), (matched, made, made), (matched, matched, made, made)]
-    assert len({noise_seed(7, lineage) for lineage in lineages}) == len(lineages)
-    assert noise_seed(7, (masked, control)) == noise_seed(7, ()) == 7
 
 
 def test_before_the_first_set_no_text_has_noise():

@@ -27,10 +27,10 @@ from multimdm.training.building import distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.engine import Engine
 from multimdm.training.loop import Job, train
-from multimdm.training.noise_strings import noise_seed
 from multimdm.training.parts import Parts
 from multimdm.training.quantile_pairs import FreshCells, QuantilePairs, WrittenPairs, quantile_pairs
 from multimdm.training.recipes import parse_recipe
+from multimdm.training.seeds import stage_seed
 from multimdm.training.settings import CoupleRecipe, DataSettings, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import PreparedSource, open_source
 from multimdm.training.stored_cells import StoredCells
@@ -106,7 +106,7 @@ def pairs_of(built: Job, seed: int | None = None) -> QuantilePairs | WrittenPair
     assert built.quantiles is not None
     assert isinstance(built.model.process, MultiMask)
     engine = Engine(built.model.network, built.recipe.train)
-    seed = noise_seed(built.recipe.train.seed, built.model.lineage) if seed is None else seed
+    seed = stage_seed(built.recipe.train.seed, built.model.lineage) if seed is None else seed
     pairs = quantile_pairs(built.quantiles, engine, built.model.process, built.source, seed, lambda text: None)
     if pairs.due(0):
         pairs.refresh(0)
@@ -337,7 +337,7 @@ def test_numbers_are_new_in_every_epoch_and_stage(places):
     assert int(bare.sum()) > 20
     assert float((epochs[0][2] != epochs[1][2])[bare].double().mean()) > 0.6
     lineage = [{"command": "couple", "recipe": recipe(*places["padded"])}]
-    seeds = [noise_seed(0, lineage[:stage]) for stage in range(2)]
+    seeds = [stage_seed(0, lineage[:stage]) for stage in range(2)]
     assert seeds[0] != seeds[1]
     for texts in ("data", "teacher"):
         staged = job(places["padded"], quantile={"texts": texts})

@@ -42,7 +42,8 @@ class ConsistencySettings(Rounds):
     """KL(student || teacher), or KL(teacher || student), for which the theorem is."""
     visible_target: VisibleTarget = "skip"
     """Where a token is masked at t and visible at s the teacher's prediction is certain, and reverse KL infinite.
-    skip: nothing is learnt there. cross_entropy: -log of the student's probability of the token (the forward KL).
+    skip: nothing is learnt there, and pairs along gumbel paths are drawn so that leaving these positions out does not
+    select (`path_revealed_apart`). cross_entropy: -log of the student's probability of the token (the forward KL).
     smoothed: the divergence from the certain prediction mixed with a little of the uniform one."""
     smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-3
     """Of `smoothed`: the share of the uniform distribution."""
@@ -93,7 +94,8 @@ class Consistency:
         if self.settings.coupling == "anchored":
             assert isinstance(self.process, MultiMask)
             end = tied_path(self.process, batch).end
-        x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end)
+        apart = self.settings.visible_target == "skip"
+        x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end, apart)
         return self.compare(network, batch, x_s, s, x_t, t, end)
 
     def compare(
@@ -112,7 +114,8 @@ class Consistency:
         distribution, as DUO-DCD does. With `end`, the x_1 of the paths, both know it: they are shown it, or Bayes' rule
         tells them (`told_of_end`). In the second case a teacher that sees the designated mask has only its tokens left,
         while the student does not see it yet: the two are compared among these, and -log of the mass that the student
-        gives them is added unless `visible_target` is skip.
+        gives them is added, whatever `visible_target` says: no token shows there, and without it the masses would be
+        learnt only from pairs whose x_s names no mask.
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
@@ -134,7 +137,7 @@ class Consistency:
             named = None if end is None else _among(hidden, target)
             matching = divergence(self.settings.divergence, hidden if named is None else named, target).sum()
             revealed = matching.new_zeros(()) if known is None else self._revealed(logits[known], clean[rows][known])
-            if named is not None and self.settings.visible_target != "skip":
+            if named is not None:
                 revealed = revealed + (hidden.logsumexp(-1) - named.logsumexp(-1)).sum()
             return matching + revealed, matching.detach(), revealed.detach()
 

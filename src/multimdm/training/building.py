@@ -26,7 +26,7 @@ from multimdm.training.llada_jobs import adapt_llada_job, pretrain_llada
 from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
 from multimdm.training.quantile_jobs import open_quantiles
-from multimdm.training.seeds import derive
+from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
 from multimdm.training.starts import check_fits, own_copy
@@ -84,7 +84,7 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
         f"init must be a masked diffusion model with one mask, of which more are made; {recipe.init} has "
         f"{start.process!r}",
     )
-    source = open_source(recipe.data, recipe.train.seed)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
     network = expand_masks(start.network, recipe.process.num_masks)
     if recipe.conditioning != "none":
@@ -104,7 +104,7 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
         raise ValueError(f"init must be a diffusion model; {recipe.init} is autoregressive")
     if not isinstance(start.process, Process):
         raise ValueError(f"init must be a model of a discrete process; {recipe.init} has {start.process!r}")
-    source = open_source(recipe.data, recipe.train.seed)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
     _check_tie(recipe, start)
     teacher = own_copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)

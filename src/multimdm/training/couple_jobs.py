@@ -25,7 +25,7 @@ from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
 from multimdm.training.quantile_jobs import open_quantiles
-from multimdm.training.seeds import derive
+from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import CoupleRecipe, ProcessChoice
 from multimdm.training.sources import Source, open_source
 from multimdm.training.starts import check_fits, own_copy
@@ -34,7 +34,7 @@ from multimdm.training.starts import check_fits, own_copy
 def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     """The network of a checkpoint, whose noise is to be tied to the texts; one mask becomes several that differ."""
     start = multimdm.load(recipe.init)
-    source = open_source(recipe.data, recipe.train.seed, start.tokenizer)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage), start.tokenizer)
     check_fits(start, recipe.init, source)
     quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
     start = _masked_start(recipe, start)

@@ -5,24 +5,11 @@ each string belongs to one text of every set. Strings are a function of their nu
 whenever they are needed, and a run remembers no more than which set is in use.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from jaxtyping import Int64
 from torch import Tensor
 
 from multimdm.process import MultiMask, Streams
 from multimdm.process.checks import require
-from multimdm.training.seeds import derive
-
-
-def noise_seed(seed: int, lineage: Sequence[Mapping[str, Any]]) -> int:
-    """For the noise of a run: another in every stage, since a model that knows some strings is to meet new ones."""
-    recipes = [step.get("recipe", {}) for step in lineage]
-    earlier = sum(
-        bool(recipe.get("matching") or recipe.get("generation") or recipe.get("quantile")) for recipe in recipes
-    )
-    return derive(seed, "earlier noise", earlier) if earlier else seed
 
 
 class NoiseStrings:
