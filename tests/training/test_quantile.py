@@ -87,7 +87,6 @@ def recipe(init: Path, data: dict[str, Any], **sections: Any) -> dict[str, Any]:
         "init": str(init),
         "data": data,
         "process": {"num_masks": M, "rho": 20.0},
-        "matching": None,
         "quantile": {"size": 16, "reuse": 2},
         "train": {"steps": 6, "batch_size": 8, "learning_rate": 0.01, "warmup": 0, "decay": "constant", "ema": 0.9},
         "log": {**TINY["log"], "checkpoint_every": 2, "validate_every": 0},
@@ -625,10 +624,9 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
     assert all(math.isfinite(record["loss"]) for record in metrics(tmp_path / "run"))
     assert not torch.equal(pairs_of(built).train(0, 8)[1], pairs_of(job(places["padded"])).train(0, 8)[1])
     refused: list[tuple[dict[str, Any], str]] = [
-        ({}, "is tied to the text: give the section matching or quantile"),
+        ({}, "is tied to the text: give the section quantile"),
         ({"quantile": {}}, r"quantile\.teacher must be given: a model with quantile noise is not autoregressive"),
         ({"quantile": {"teacher": str(coupled)}}, "must be autoregressive"),
-        ({"quantile": {"teacher": "x"}, "matching": {"size": 16}}, "give one of the sections matching and quantile"),
         ({"quantile": {"teacher": "x"}, "consistency": {}}, r"quantile needs consistency\.coupling: anchored, or sdtt"),
         ({"quantile": {"teacher": "x", "texts": "teacher", "size": 12}}, r"quantile\.size must be a multiple of .*, 8"),
     ]
@@ -643,8 +641,6 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
 @pytest.mark.parametrize(
     ("system", "sections", "message"),
     [
-        ("ar", {"matching": {"size": 16}}, "with quantile there is nothing to match or generate: add matching: null"),
-        ("ar", {"generation": {"size": 16}}, "with quantile there is nothing to match or generate"),
         ("ar", {"drafts": 0.1, "noise_shown": False}, "drafts needs noise_shown: true"),
         ("ar", {"at_one": 0.5, "surest": 0.3, "drafts": 0.3}, "must not exceed 1 together"),
         ("ar", {"process": {"num_masks": 1}}, r"process\.num_masks must be at least 2: .* has one mask"),
@@ -662,12 +658,7 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
         (
             "duo",
             {"quantile": {"teacher": "tales"}},
-            "init must be a masked or multi-mask diffusion model; .* has Uniform",
-        ),
-        (
-            "ar",
-            {"quantile": None},
-            "init must be a masked .* model, or with quantile an autoregressive one; .* has None",
+            "init must be an autoregressive, masked or multi-mask model; .* has Uniform",
         ),
         ("ar", {"advice": {"order": "backwards"}}, "order"),
     ],

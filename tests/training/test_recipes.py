@@ -22,7 +22,7 @@ def test_shipped_recipes_are_read(path):
 def _kind(path: Path) -> type[TrainingRecipe]:
     if "-distill-" in path.stem:
         return DistillRecipe
-    if "-couple" in path.stem or path.stem.endswith("-quantile"):
+    if path.stem.endswith("-quantile"):
         return CoupleRecipe
     adapts = "-cont" in path.stem or path.stem in ("llada-tiny", "llada-8b-multimask")
     return AdaptRecipe if adapts else PretrainRecipe
@@ -33,7 +33,7 @@ def test_all_systems_have_recipes():
         f"{data}-{system}"
         for data in ("tales", "captions", "lm1b", "owt")
         for system in ("mdlm", "duo", "candi", "multimdm-rand", "multimdm-cont")
-    } | {"tales-ar", "tales-couple", "captions-couple", "tales-quantile", "captions-quantile", "owt-quantile"} | {
+    } | {"tales-ar", "tales-quantile", "captions-quantile", "owt-quantile"} | {
         f"{data}-distill-{way}" for data in ("tales", "owt") for way in ("gumbel", "gaussian", "sdtt")
     }
 

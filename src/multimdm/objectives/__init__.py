@@ -5,7 +5,6 @@ from multimdm.objectives.candi import Candi
 from multimdm.objectives.consistency import Consistency, ConsistencySettings
 from multimdm.objectives.coupled import Coupled
 from multimdm.objectives.elbo import Elbo
-from multimdm.objectives.matching import MatchingSettings
 from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation, RelaxedElbo
@@ -21,7 +20,6 @@ __all__ = [
     "Coupled",
     "Distillation",
     "Elbo",
-    "MatchingSettings",
     "NextToken",
     "Objective",
     "Ramp",

@@ -20,7 +20,6 @@ from multimdm.training.settings import (
     NetworkSettings,
     PretrainRecipe,
     ProcessChoice,
-    QuantileSettings,
     TrainSettings,
 )
 
@@ -139,8 +138,6 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
         recipe = CoupleRecipe(
             init=str(folder / "ar" / "model"),
             process=ProcessChoice(num_masks=BUCKETS, rho=1000.0),
-            matching=None,
-            quantile=QuantileSettings(),
             at_one=0.35,
             surest=0.35,
             prompts=0.1,

@@ -121,28 +121,26 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
     tokenizer = start.tokenizer or source.tokenizer
     quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
     model = replace(start, network=network, tokenizer=tokenizer, foreign=None, leftover={})
-    return Job(name, "distill", model, objective, source, recipe, teacher, recipe.matching, quantiles=quantiles)
+    return Job(name, "distill", model, objective, source, recipe, teacher, quantiles)
 
 
 def _check_tie(recipe: DistillRecipe, start: Model) -> None:
-    """What was learnt from matched pairs is lost along paths that end elsewhere, and matching is no use to others."""
+    """What was learnt of quantile noise is lost along paths that end elsewhere, and it is no use to other models."""
     process, anchored = start.process, recipe.consistency is not None and recipe.consistency.coupling == "anchored"
     tied = isinstance(process, MultiMask) and process.tied_noise
-    for name, section in (("matching", recipe.matching), ("quantile", recipe.quantile)):
-        require(
-            tied or section is None,
-            f"{name} is for an init whose noise is tied to the text; {recipe.init} is none: make one by multimdm "
-            "couple",
-        )
+    require(
+        tied or recipe.quantile is None,
+        f"quantile is for an init with quantile noise; {recipe.init} has none: make one by multimdm couple",
+    )
     require(
         tied or not anchored or not isinstance(process, MultiMask),
         f"coupling anchored is for an init whose noise is tied to the text; {recipe.init} is none: make one by "
         "multimdm couple, or take another coupling",
     )
     require(
-        not tied or recipe.matching is not None or recipe.quantile is not None,
-        f"the noise of {recipe.init} is tied to the text: give the section matching or quantile that tied it, and "
-        "consistency with coupling: anchored, or sdtt; other ways to distil would untie it",
+        not tied or recipe.quantile is not None,
+        f"the noise of {recipe.init} is tied to the text: give the section quantile that tied it, and consistency with "
+        "coupling: anchored, or sdtt; other ways to distil would untie it",
     )
 
 
