@@ -38,6 +38,13 @@ def test_all_systems_have_recipes():
     }
 
 
+@pytest.mark.parametrize("path", [p for p in SHIPPED if "tales-distill-" in p.stem], ids=lambda path: path.stem)
+def test_in_short_rounds_all_methods_copy_the_teacher_alike(path):
+    """SDTT has no other way; a moving average would lag behind in one method alone."""
+    recipe = read_recipe(path, DistillRecipe)
+    assert recipe.sdtt is not None or (recipe.consistency is not None and recipe.consistency.teacher == "rounds")
+
+
 def test_a_recipe_survives_the_way_through_plain_data():
     recipe = parse_recipe(tiny(), PretrainRecipe, "here")
     assert parse_recipe(dump_recipe(recipe), PretrainRecipe, "there") == recipe

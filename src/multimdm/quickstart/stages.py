@@ -151,7 +151,7 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
         def job(folder: Path) -> Job:
             recipe = DistillRecipe(
                 init=str(folder / init / "model"),
-                consistency=ConsistencySettings(delta=2.0**-6, rounds=5, mu=0.98),
+                consistency=ConsistencySettings(delta=2.0**-6, rounds=5, teacher="rounds"),
                 train=train(budget.distilled, 5e-4, ema=0.98),
                 log=quiet_log,
             )
