@@ -14,6 +14,7 @@ from multimdm.objectives.sdtt import SdttSettings
 from multimdm.objectives.states import Shares
 from multimdm.objectives.step_size import Rounds
 from multimdm.process.hybrid import USUAL_RANKS
+from multimdm.process.own_mask import Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -119,6 +120,10 @@ class ProcessChoice:
     assignment: Literal["modulo", "random", "frequency", "clustered"] = "modulo"
     """Which mask is designated for a token: its id mod M, a random one, such that masks are equally frequent, or one
     for tokens with similar embeddings in the checkpoint that is continued."""
+    readout: Readout = "posterior"
+    """What the network's prediction is taken for. posterior: what context and own mask tell together, as in the paper;
+    the network has to learn to read both. context: what the context tells; the own mask is read by Bayes' rule, and the
+    network learns to read those of other positions. Of one mask, which tells nothing, both are the same."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -354,6 +359,10 @@ class CoupleRecipe(TrainingRecipe):
             raise ValueError("drafts needs noise_shown: true: a draft has no masks left that would tell of x_1")
         if self.data.kind == "none" and (self.quantile is None or self.quantile.texts == "data"):
             raise ValueError("data.kind none needs quantile.texts: teacher: someone must write the texts")
+        if self.process is not None and self.process.readout == "context":
+            raise ValueError(
+                "process.readout must be posterior where noise is tied to the text; got context: leave it out"
+            )
         _ = self.shares  # together they must not exceed 1
         check_sets("matching", self.matching, self.train)
         check_sets("generation", self.generation, self.train)
