@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from multimdm.models.config import SIZES
+from multimdm.models.mask_rows import MaskRows
 from multimdm.objectives.consistency import ConsistencySettings
 from multimdm.objectives.matching import MatchingSettings
 from multimdm.objectives.ramp import Ramp
@@ -23,6 +24,8 @@ NonNegative = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
+USUAL_MASK_SCALE = 0.1
+"""How much new masks differ, beside the size of their rows' entries."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -247,6 +250,12 @@ class AdaptRecipe(TrainingRecipe):
     conditioning: Literal["sigma", "time", "none"] = "sigma"
     """What the network is to see of t from now on, if it saw nothing; it begins behind a gate at zero. None for llada,
     whose network has no place for it."""
+    mask_rows: MaskRows = "copies"
+    """What the rows of the new masks begin as. copies: of the old mask's, as in the paper; the network gives the
+    predictions that it gave before. noise: copies with noise, so that they can be told apart. tokens: copies moved
+    towards the embeddings of the tokens for which each is designated, so that they mean something at once."""
+    mask_scale: PositiveFloat | None = None
+    """Of noise and tokens: how large what is added is beside the entries of the mask's row; 0.1 unless given."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
 
@@ -259,7 +268,14 @@ class AdaptRecipe(TrainingRecipe):
                 raise ValueError(f"dropout must be left out for backbone llada (see lora.dropout); got {self.dropout}")
         elif self.lora != LoraSettings():
             raise ValueError("lora is for backbone llada; the backbone is dit: leave it out")
+        if self.mask_scale is not None and self.mask_rows == "copies":
+            raise ValueError(f"mask_scale is for mask_rows noise or tokens; got {self.mask_scale} with copies")
         return self
+
+    @property
+    def row_scale(self) -> float:
+        """Of what is added to the rows of masks."""
+        return USUAL_MASK_SCALE if self.mask_scale is None else self.mask_scale
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -315,7 +331,7 @@ class CoupleRecipe(TrainingRecipe):
     process: ProcessChoice | None = None
     """Of an init with one mask: the masks to make of it. An init with several keeps its own, whose num_masks and
     assignment must then be named here; the schedule (rho, alpha) may be another."""
-    mask_noise: NonNegativeFloat = 0.1
+    mask_noise: NonNegativeFloat = USUAL_MASK_SCALE
     """Of an init with one mask: noise on the rows of its copies, beside the size of their entries. All copies predict
     alike, so that there would be nothing to match by."""
     matching: MatchingSettings | None = MatchingSettings()
