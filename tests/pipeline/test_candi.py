@@ -93,7 +93,7 @@ def test_given_tokens_stay():
 
 @pytest.mark.parametrize("options", [{"order": "confidence"}, {"corrector": 0.1}, {"temperature_on": "posterior"}])
 def test_other_samplers_are_refused(options):
-    with pytest.raises(ValueError, match="order, corrector and temperature_on are for discrete processes; this model is CANDI's"):
+    with pytest.raises(ValueError, match="order, corrector and temperature_on are for discrete processes"):
         model().sample(num=1, **options)
 
 

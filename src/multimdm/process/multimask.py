@@ -52,7 +52,7 @@ class MultiMask(Process):
         self.tied_noise, self.noise_shown = tied_noise, noise_shown
         """Whether x_1 was tied to the text in training, so that a sampler must keep it (`anchored.py`); and whether the
         network is shown x_1 beside x_t."""
-        self.readout = self._check_readout(readout)
+        self.readout: Readout = self._check_readout(readout)
         """Whether predictions are posteriors, or are made from the context and the own mask is read by Bayes' rule
         (`own_mask.py`); with one mask, which tells nothing, both are the same, and called posterior."""
         self._groups = {self.assignment.device: Groups(self.assignment, num_masks)}
