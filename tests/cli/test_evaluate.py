@@ -155,7 +155,8 @@ def test_settings_that_do_not_fit_are_refused(tmp_path, calls, capsys):
     causal_tales_model().save(tmp_path / "ar")
     out = tmp_path / "out"
     assert main(["evaluate", str(tmp_path / "ar"), "--corrector", "0.1", "--out", str(out)]) == 2
-    assert "ar: order, corrector, grid and greedy_last are for diffusion models" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "ar: order, corrector, grid, greedy_last and temperature_on are for diffusion models" in message
     assert calls == []
     assert not out.exists()
 

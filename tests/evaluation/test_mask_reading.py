@@ -70,25 +70,33 @@ def test_times_and_noise_are_those_of_the_nelbo():
     assert NelboSums.of(true, none, tokens).estimate().total == pytest.approx(nelbo.estimate().total)
 
 
-def test_masks_that_are_copies_of_each_other_tell_nothing():
+@pytest.mark.parametrize("readout", ["posterior", "context"])
+def test_masks_that_are_copies_of_each_other_tell_nothing(readout):
+    """What Bayes' rule reads off the own mask is no merit of the network, and does not count."""
     network = expand_masks(tiny_dit(TALES.vocab_size, 1, 48), 4).eval()
-    found = evaluate_mask_reading(Model(network, MultiMask(TALES.vocab_size, 4)), TalesText(TALES), 16)
+    process = MultiMask(TALES.vocab_size, 4, readout=readout)
+    found = evaluate_mask_reading(Model(network, process), TalesText(TALES), 16)
     assert found.difference == pytest.approx(0, abs=1e-6)
     assert not found.tested
 
 
-def test_they_tell_the_perfect_network_much():
-    process = MultiMask(TALES.vocab_size, 20, Schedule(0.5))
-    found = evaluate_mask_reading(perfect_model(process, TALES), TalesText(TALES), 32, seed=1)
+@pytest.mark.parametrize("readout", ["posterior", "context"])
+def test_they_tell_the_perfect_network_much(readout):
+    """Those of other positions too, which is all that is left to read where own masks are read by Bayes' rule."""
+    process = MultiMask(TALES.vocab_size, 20, Schedule(0.5), readout=readout)
+    found = evaluate_mask_reading(perfect_model(process, TALES), TalesText(TALES), 96, seed=1)
     assert found.tested
     assert found.difference > 4 * found.standard_error
-    assert found.sequences == 32
+    assert found.sequences == 96
+    assert found.own_by_rule == (readout == "context")
 
 
 def test_a_little_is_no_test():
     assert MaskReading(1.5, 1.9, 0.05, 512).tested
     assert not MaskReading(1.751, 1.766, 0.001, 512).tested, "sure to be positive, and yet next to nothing"
     assert not MaskReading(1.5, 1.9, 0.3, 512).tested, "it may be chance"
+    assert MaskReading(1.400, 1.415, 0.001, 512, own_by_rule=True).tested, "less is left to those of others"
+    assert not MaskReading(1.400, 1.405, 0.001, 512, own_by_rule=True).tested
 
 
 def test_who_has_masks_to_read():

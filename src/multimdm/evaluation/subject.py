@@ -30,6 +30,7 @@ from multimdm.pipeline import Model, load
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.process import Hybrid, MultiMask
+from multimdm.samplers.settings import Law
 
 Result = TypeVar("Result")
 _STRINGS_OF_ALL = 32
@@ -90,6 +91,7 @@ class Subject:
             M = process.num_masks
             kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
             kind += ", x_1 kept" if process.tied_noise else ""
+            kind += ", own masks read by Bayes' rule" if process.readout == "context" else ""
         elif isinstance(process, Hybrid):
             kind = "hybrid diffusion (CANDI)"
         else:
@@ -223,4 +225,6 @@ class Subject:
     def _request(self, depends_on: dict[str, Any]) -> dict[str, Any]:
         """What a result depends on."""
         drawing = {name: value for name, value in asdict(self.drawing).items() if name != "batch_size"}
+        if drawing["law"]["temperature_on"] == Law().temperature_on:
+            del drawing["law"]["temperature_on"]  # results that are older than the setting are what it means by default
         return {"checkpoint": self.fingerprint, "drawing": {**drawing, "length": self.length}, **depends_on}

@@ -27,7 +27,7 @@ class Answering:
     tps: int | None = None
     """Tokens per step: steps = gen_length / tps. Where both are given they must agree."""
     temperature: float | int = 0.0
-    """0 takes the most probable tokens."""
+    """0 takes the most probable tokens, given the context and the own mask."""
     remasking: Literal["low_confidence", "random"] = "low_confidence"
     """What waits for later steps: the tokens that the network is least sure of, or any."""
     cfg_scale: float | int = 0.0
@@ -85,6 +85,7 @@ class Answering:
         return Sampling(
             steps=self.num_steps,
             temperature=self.temperature,
+            temperature_on="posterior",  # at 0, what own masks tell must count; LLaDA's predictions are posteriors
             order="confidence",
             block_length=self.block_length,
             remasking=self.remasking,

@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 from multimdm.models import DiTConfig
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
 from multimdm.process.hybrid import USUAL_RANKS
+from multimdm.process.own_mask import Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 _STRICT = ConfigDict(extra="forbid")
@@ -33,10 +34,15 @@ class ProcessSettings:
     """Of multimask: whether the noise was matched with the texts, so that samplers keep it."""
     noise_shown: bool = False
     """Of tied noise: whether the network is shown it beside the state."""
+    readout: Readout = "posterior"
+    """Of multimask: whether the network predicts posteriors, or from the context, and own masks are read by Bayes'
+    rule. Checkpoints that do not say predict posteriors."""
 
     def __post_init__(self) -> None:
         if self.tied_noise and self.kind != "multimask":
             raise ValueError(f"tied_noise is for kind multimask; the kind is {self.kind}")
+        if self.readout == "context" and self.kind != "multimask":
+            raise ValueError(f"readout context is for kind multimask; the kind is {self.kind}")
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -76,16 +82,17 @@ def describe_process(process: AnyProcess) -> ProcessSettings:
             ranks=process.ranks,
             noise_dim=process.noise_dim,
         )
-    kind: Literal["multimask", "uniform"] = "multimask" if isinstance(process, MultiMask) else "uniform"
-    tied = (process.tied_noise, process.noise_shown) if isinstance(process, MultiMask) else (False, False)
+    sizes = process.vocab_size, process.num_masks
+    if not isinstance(process, MultiMask):
+        return ProcessSettings("uniform", *sizes, schedule.rho, schedule.kind)
     return ProcessSettings(
-        kind,
-        process.vocab_size,
-        process.num_masks,
+        "multimask",
+        *sizes,
         schedule.rho,
         schedule.kind,
-        tied_noise=tied[0],
-        noise_shown=tied[1],
+        tied_noise=process.tied_noise,
+        noise_shown=process.noise_shown,
+        readout=process.readout,
     )
 
 
@@ -108,7 +115,7 @@ def build_process(settings: ProcessSettings, assignment: Any) -> AnyProcess:
     if settings.kind == "hybrid":
         return Hybrid(settings.vocab_size, schedule, settings.ranks or USUAL_RANKS, settings.noise_dim)
     tied = settings.tied_noise, settings.noise_shown
-    return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment, *tied)
+    return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment, *tied, settings.readout)
 
 
 def dump(settings: CheckpointSettings) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
             first, last = max(start, rows.start), min(end, rows.stop)
             if first < last:
                 own, which = logits[first - rows.start : last - rows.start], slice(first - start, last - start)
-                best = _best(question.told(own, which), top) if top else ()
+                best = _best(question.posterior(own, which), top) if top else ()
                 parts.append((*question.reduce(own, which), *best))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 

@@ -13,6 +13,9 @@ Order = Literal["ancestral", "confidence", "left_to_right", "rewrite"]
 """In which order tokens are settled."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 
+TemperatureOn = Literal["prediction", "posterior"]
+"""What temperature, top-p and top-k act on."""
+
 USUAL_STEPS = 4
 SURE_RUN = 0.9
 """Confidence that positions of a run from left to right have, unless a threshold is given."""
@@ -58,6 +61,10 @@ class Law:
     """Draw clean tokens from the fewest most probable ones that hold this share of the probability."""
     top_k: int | None = None
     """Draw clean tokens from this many most probable ones."""
+    temperature_on: TemperatureOn = "prediction"
+    """Temperature, top-p and top-k act on what the network predicts or, with posterior, after the evidence of the state
+    has joined. Only uniform states and masks that are read by Bayes' rule (readout: context) tell the two apart: at
+    temperature 0 prediction takes what the context makes most probable, posterior what context and state do."""
     greedy_last: bool = False
     """Take the most probable token in the last step."""
     grid: Grid | None = None
@@ -106,6 +113,8 @@ class Law:
             raise ValueError(f"top_p must lie in (0, 1] (1 keeps every token); got {self.top_p!r}")
         if self.top_k is not None and (not _whole(self.top_k) or self.top_k < 1):
             raise ValueError(f"top_k must be an integer of at least 1, or left out; got {self.top_k!r}")
+        if self.temperature_on not in get_args(TemperatureOn):
+            raise ValueError(f"temperature_on must be 'prediction' or 'posterior'; got {self.temperature_on!r}")
         if not _number(self.corrector) or not 0 <= self.corrector <= 1:
             raise ValueError(f"corrector must lie in [0, 1] (0 is off); got {self.corrector!r}")
         if self.order not in (None, *ORDERS):
