@@ -16,6 +16,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.hidden_counts import draw_hidden, hide
 from multimdm.evaluation.nelbo import NelboSums, loss_at
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -75,7 +76,7 @@ def evaluate_mask_reading(
     batch_size: int = 64,
     progress: Progress = ignore,
 ) -> MaskReading:
-    """On held-out text, with the times and the noise of `evaluate_nelbo`."""
+    """On held-out text, with the hidden positions and the noise of `evaluate_nelbo`."""
     process = model.process
     if not (isinstance(process, MultiMask) and reads_masks(model)):
         raise ValueError(f"what masks tell is for several masks whose noise is not kept; got {process!r}")
@@ -100,9 +101,13 @@ def masked_losses(
 ) -> Float64[Tensor, "2 B"]:
     """The loss per sequence with true and with random masks, averaged over the draws."""
     found = []
-    for t in part.times.to(part.ids.device):
-        x_t = process.corrupt(part.ids, t, noise)
-        random = torch.where(process.active(x_t), process.prior(x_t.shape, masks, x_t.device), x_t)
-        losses = [loss_at(network, process, part.ids, part.valid, x_t, shown, t).sum(0) for shown in (x_t, random)]
-        found.append(torch.stack(losses))
+    counted = torch.ones_like(part.ids, dtype=torch.bool) if part.valid is None else part.valid
+    for spread in part.times.to(part.ids.device):
+        hidden = draw_hidden(process, counted, spread, noise)
+        x_t = hide(process, part.ids, hidden, noise)
+        random = torch.where(hidden.positions, process.prior(x_t.shape, masks, x_t.device), x_t)
+        losses = [
+            loss_at(network, process, part.ids, part.valid, x_t, shown, hidden.t).sum(0) for shown in (x_t, random)
+        ]
+        found.append(hidden.weight * torch.stack(losses))
     return torch.stack(found).mean(0)
