@@ -1,6 +1,7 @@
 """Load and save: a directory with config.json, model.safetensors and the tokenizer's files."""
 
 import json
+import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import Backbone, DiT, LLaDA
 from multimdm.models.foreign import Foreign, load_exactly
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
+from multimdm.pipeline.card import CardDetails, model_card
 from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.files import new_directory, read_json, read_safetensors, write_safetensors
 from multimdm.pipeline.generation import Samples, answers_of, check_fit, fill, length_of, settings_of, tokenizer_of
-from multimdm.pipeline.hub import local_directory
+from multimdm.pipeline.hub import check_repository, local_directory, push_directory
 from multimdm.pipeline.llada import Precision, is_adapter, is_llada, load_adapter_alone, load_llada, save_llada
 from multimdm.pipeline.settings import (
     CheckpointSettings,
@@ -166,6 +168,31 @@ class Model:
         (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
         write_safetensors(tensors, directory / "model.safetensors")
 
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        private: bool | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+        token: str | bool | None = None,
+        card: CardDetails | str | None = CardDetails(),  # noqa: B008  (it is frozen)
+    ) -> str:
+        """Give the checkpoint to a repository on the Hugging Face Hub, which is made if need be; the commit's address.
+
+        `revision` is a branch, made likewise. Without a token the client finds one (`hf auth login`, HF_TOKEN). `card`
+        is what the model card is to say beside the lineage, or the whole text of README.md; with None, the README.md
+        that is there stays.
+        """
+        check_repository(repo)
+        with tempfile.TemporaryDirectory() as place:
+            directory = Path(place) / "model"
+            self.save(directory)
+            if card is not None:
+                text = card if isinstance(card, str) else model_card(self, repo, card, revision)
+                (directory / "README.md").write_text(text, encoding="utf-8")
+            return push_directory(directory, repo, private, revision, commit_message, token)
+
     def as_foreign(self) -> Foreign:
         """The network as its foreign kind knows it."""
         if self.foreign is None or not isinstance(self.network, DiT):
@@ -178,15 +205,17 @@ def load(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     base: str | Path | None = None,
+    revision: str | None = None,
 ) -> Model:
     """A model from a directory that `Model.save` wrote, one in LLaDA's published layout, or the name of one on the Hub.
 
+    A name may have a `revision` (a branch, a tag or a commit), also written `org/name@revision`.
     Its network is put on the `device`: cpu (unless given), cuda, cuda:1, or auto for the first GPU if there is one. For
     LLaDA, `precision` is that of the weights in memory (float32, bfloat16, or as stored), and `base` the network that
     an adapter lies on, if it is no longer where it was.
     """
     place = device if isinstance(device, torch.device) else find_device("cpu" if device is None else device)
-    directory = local_directory(path)
+    directory = local_directory(path, revision)
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a checkpoint directory")
     if is_llada(directory):

@@ -13,6 +13,7 @@ from multimdm.samplers.advice import SamplingAdvice
 
 _STRICT = ConfigDict(extra="forbid")
 FORMAT_VERSION = 1
+MODEL_TYPE = "multimdm"
 Settings = TypeVar("Settings")
 
 
@@ -62,6 +63,8 @@ class CheckpointSettings:
     advice: SamplingAdvice | None = None
     """How it wants to be sampled, unless told otherwise."""
     version: Literal[1] = FORMAT_VERSION
+    model_type: Literal["multimdm"] = MODEL_TYPE
+    """By which transformers knows whose a directory is (`multimdm.hf`); older checkpoints lack it."""
 
 
 def describe_process(process: AnyProcess) -> ProcessSettings:
