@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from huggingface_hub import ModelCard
+from huggingface_hub import ModelCard, ModelCardData
 
 from multimdm.models.llada_adapter import Adapter
 from multimdm.pipeline import Model
@@ -33,9 +33,16 @@ COUPLE = {
 }
 
 
+def front_matter(text: str) -> ModelCardData:
+    """As the Hub's own client reads it."""
+    data = ModelCard(text).data
+    assert isinstance(data, ModelCardData)
+    return data
+
+
 def test_the_front_matter_is_what_the_hub_reads():
     text = model_card(tales_model(), "org/name", CardDetails("apache-2.0", ("en", "de")))
-    data = ModelCard(text).data
+    data = front_matter(text)
     assert data.library_name == "multimdm"
     assert data.pipeline_tag == "text-generation"
     assert data.license == "apache-2.0"
@@ -45,7 +52,7 @@ def test_the_front_matter_is_what_the_hub_reads():
 
 def test_what_is_not_known_is_not_said():
     text = model_card(tales_model(), "org/name")
-    data = ModelCard(text).data
+    data = front_matter(text)
     assert data.license is None
     assert data.language is None
     assert "Licence" not in text
@@ -73,12 +80,13 @@ def test_it_is_loaded_in_three_lines():
     lines = text.split("```python\n")[1].split("\n```")[0].splitlines()
     assert lines == ["import multimdm", 'model = multimdm.load("org/name@dev")', "print(model.sample(num=2).texts)"]
     assert 'AutoModel.from_pretrained("org/name", revision="dev")' in text
-    assert "autoregressive" in (ModelCard(text).data.tags or [])
+    assert "autoregressive" in (front_matter(text).tags or [])
 
 
 @pytest.mark.parametrize(("base", "named"), [("GSAI-ML/LLaDA-8B-Base", True), ("/somewhere/here", False)])
 def test_llada_and_its_base(base, named):
-    model = Model(tiny_llada(), MultiMask(VOCABULARY, 1))
+    network = tiny_llada()
+    model = Model(network, MultiMask(VOCABULARY, 1))
     assert "transformers" not in model_card(model, "org/name")
-    model.network.adapter = Adapter(base=base)
-    assert ModelCard(model_card(model, "org/name")).data.base_model == (base if named else None)
+    network.adapter = Adapter(base=base)
+    assert front_matter(model_card(model, "org/name")).base_model == (base if named else None)

@@ -1,6 +1,5 @@
 """Load and save: a directory with config.json, model.safetensors and the tokenizer's files."""
 
-import json
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from multimdm.data.chat import chat_ids
 from multimdm.data.directories import whole_directory
+from multimdm.data.foreign_tokenizers import saved_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import Backbone, DiT, LLaDA
 from multimdm.models.foreign import Foreign, load_exactly
@@ -25,9 +25,9 @@ from multimdm.pipeline.llada import Precision, is_adapter, is_llada, load_adapte
 from multimdm.pipeline.settings import (
     CheckpointSettings,
     ForeignSettings,
+    as_json,
     build_process,
     describe_process,
-    dump,
     parse,
 )
 from multimdm.process import AnyProcess, MultiMask
@@ -158,15 +158,21 @@ class Model:
         tensors |= {_LEFTOVER + name: x.contiguous() for name, x in self.leftover.items()}
         if isinstance(self.process, MultiMask):
             tensors[_ASSIGNMENT] = self.process.assignment
-        settings = CheckpointSettings(
-            network=network.config,
+        (directory / "config.json").write_text(as_json(self.settings), encoding="utf-8")
+        write_safetensors(tensors, directory / "model.safetensors")
+
+    @property
+    def settings(self) -> CheckpointSettings:
+        """Everything about it but its tensors, as its checkpoint says it; LLaDA networks have their own layout."""
+        require(isinstance(self.network, DiT), "the settings of a LLaDA network are in its published config.json")
+        assert isinstance(self.network, DiT)
+        return CheckpointSettings(
+            network=self.network.config,
             process=describe_process(self.process) if self.process is not None else None,
             foreign=self.foreign,
             lineage=self.lineage,
             advice=self.advice,
         )
-        (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
-        write_safetensors(tensors, directory / "model.safetensors")
 
     def push_to_hub(
         self,
@@ -245,7 +251,7 @@ def load(
     model = Model(
         network=network.to(place),
         process=process,
-        tokenizer=Tokenizer.load(directory) if Tokenizer.saved_in(directory) else None,
+        tokenizer=saved_tokenizer(directory),
         foreign=settings.foreign,
         leftover=_under(tensors, _LEFTOVER),
         lineage=settings.lineage,

@@ -1,5 +1,6 @@
 """config.json of a checkpoint: one schema for what is stored."""
 
+import json
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
@@ -117,6 +118,11 @@ def build_process(settings: ProcessSettings, assignment: Any) -> AnyProcess:
 def dump(settings: CheckpointSettings) -> dict[str, Any]:
     """As plain data for JSON."""
     return TypeAdapter(CheckpointSettings).dump_python(settings, mode="json")
+
+
+def as_json(settings: CheckpointSettings) -> str:
+    """The text of config.json."""
+    return json.dumps(dump(settings), indent=2) + "\n"
 
 
 def parse(data: dict[str, Any], where: str) -> CheckpointSettings:
