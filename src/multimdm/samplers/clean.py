@@ -115,6 +115,8 @@ class Question:
     confidence: bool = False
     late: tuple[int, ...] = ()
     """Tokens that have no confidence."""
+    peak: bool = False
+    """Whether the confidence is that of the most probable token instead of the chosen one: the state alone tells it."""
 
     def reduce(self, logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         """Tokens (and their probabilities) for some of the packed rows."""
@@ -125,8 +127,12 @@ class Question:
         chosen = _choose(self.process, self.choice, logits, x_t, t, u)
         if not self.confidence:
             return (chosen,)
-        wide = without(widened(logits), self.late)
-        return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
+        return chosen, self.sureness(logits, chosen)
+
+    def sureness(self, logits: Float[Tensor, "n V"], chosen: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The confidence of some of the packed rows."""
+        probs = torch.softmax(without(widened(logits), self.late), -1)
+        return probs.amax(-1) if self.peak else probs.gather(-1, chosen[:, None])[:, 0]
 
     def told(self, logits: Tensor, rows: slice) -> Tensor:
         """The prediction for some of the packed rows, with what a kept x_1 tells."""
@@ -170,6 +176,7 @@ def ask(
     positions: Bool[Tensor, "B L"] | None = None,
     confidence: bool = False,
     late: tuple[int, ...] = (),
+    peak: bool = False,
 ) -> Question:
     """A question for the active free positions (or `positions`).
 
@@ -181,7 +188,7 @@ def ask(
     if not choice.certain:
         kept = batch.numbers
         numbers = (uniform(batch.x.shape, batch.generator, batch.x.device) if kept is None else kept)[positions]
-    return Question(process, batch, t, choice, positions, numbers, confidence, late)
+    return Question(process, batch, t, choice, positions, numbers, confidence, late, peak)
 
 
 def draw_clean(
@@ -193,13 +200,14 @@ def draw_clean(
     positions: Bool[Tensor, "B L"] | None = None,
     confidence: bool = False,
     late: tuple[int, ...] = (),
+    peak: bool = False,
 ) -> Hypotheses:
     """x_0^l ~ p^theta(x_0^l | x_t) at the active free positions (or at `positions`), by one number each.
 
     One network call; none if no position is asked for, but `Streams` go on by one draw in either case. Only tokens
     leave the head: no [B, L, V] table lives.
     """
-    question = ask(process, batch, t, choice, positions, confidence, late)
+    question = ask(process, batch, t, choice, positions, confidence, late, peak)
     if not bool(question.positions.any()):
         return question.answer()
     result = network(shown(process, batch), t, positions=question.positions, valid=batch.valid, reduce=question.reduce)
