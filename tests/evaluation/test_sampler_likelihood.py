@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from multimdm.data.tales import Tales
+from multimdm.evaluation.perfect_models import open_perfect
 from multimdm.evaluation.perfect_network import PerfectNetwork
-from multimdm.evaluation.sampler_likelihood import sampler_log_likelihood
+from multimdm.evaluation.real_text import real_text
+from multimdm.evaluation.sampler_likelihood import evaluate_sampler_likelihood, sampler_log_likelihood
 from multimdm.process import MultiMask, Schedule, Streams
 from multimdm.samplers import Ancestral, Choice, Confidence, LeftToRight, generate, time_grid
 from support.statistics import MUTANT, REJECT, p_of_draws
@@ -106,9 +108,9 @@ def test_given_tokens_are_conditions():
         torch.testing.assert_close(probs[TEXTS[:, 3] == token].sum(), probs.new_ones(()), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("step", [Confidence(48, remasking="low_certainty"), LeftToRight(48, threshold=1)])
-def test_the_perfect_network_of_tales_one_by_one_is_the_source(step):
-    tales = Tales()
+def test_the_perfect_network_of_tales_one_by_one_is_the_source():
+    """In whatever order, by the chain rule."""
+    tales, step = Tales(), Confidence(48, remasking="low_certainty")
     stories = tales.sample(1, generator=torch.Generator().manual_seed(1))
     process = MultiMask(tales.vocab_size, 1)
     found = sampler_log_likelihood(PerfectNetwork(tales, process), process, step, stories)
@@ -134,3 +136,20 @@ def test_other_orders_are_refused(step):
 def test_other_processes_are_refused(process):
     with pytest.raises(ValueError, match="exact likelihood"):
         sampler_log_likelihood(Table(), process, STEPS["one call"], TEXTS)
+
+
+def test_held_out_text():
+    """Nats per token over all sequences, whatever the batch size, and above the entropy of the source."""
+    model = open_perfect("perfect:")
+    text = real_text("tales", model, None)
+    options = {"order": "left_to_right", "steps": 3, "sequences": 3}
+    found = evaluate_sampler_likelihood(model, text, batch_size=2, **options)
+    assert found == evaluate_sampler_likelihood(model, text, batch_size=64, **options)
+    ids = text.take(3).ids
+    step = LeftToRight(3, threshold=1)
+    assert isinstance(model.process, MultiMask)
+    nats = -sampler_log_likelihood(model.network, model.process, step, ids).sum() / ids.numel()
+    assert found.nats.value == pytest.approx(float(nats), abs=1e-12)
+    assert (found.sequences, found.tokens) == (3, ids.numel())
+    assert text.nats_per_token is not None
+    assert found.nats.value > text.nats_per_token

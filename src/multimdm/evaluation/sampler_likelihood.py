@@ -11,20 +11,84 @@ mask, for several would say more than where they are; and the order must not dep
 remasking low_certainty, or `left_to_right` with threshold 1.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.process import MultiMask, Process
+from multimdm.evaluation.bootstrap import Bootstrap, Estimate
+from multimdm.evaluation.held_out import parts_of
+from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.real_text import RealText
+from multimdm.pipeline import Model
+from multimdm.pipeline.generation import evaluating
+from multimdm.process import AnyProcess, MultiMask, Process
 from multimdm.process.checks import require
 from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.clean import Hypotheses, ask
+from multimdm.samplers.clean import Choice, Hypotheses, ask
 from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.left_to_right import LeftToRight
 from multimdm.samplers.loop import Step
 from multimdm.samplers.tied import refuse_tied
+
+StateOrder = Literal["confidence", "left_to_right"]
+"""Orders that a state alone can tell: the most certain predictions first, or from left to right."""
+
+
+@dataclass(frozen=True)
+class SamplerLikelihood:
+    """How probable held-out text is under a sampler, exactly."""
+
+    order: StateOrder
+    steps: int
+    temperature: float
+    nats: Estimate
+    """-log p per token; the interval is over sequences."""
+    sequences: int
+    tokens: int
+
+
+def evaluate_sampler_likelihood(
+    model: Model,
+    text: RealText,
+    order: StateOrder,
+    steps: int,
+    temperature: float | int = 1.0,
+    sequences: int = 512,
+    batch_size: int = 64,
+    progress: Progress = ignore,
+) -> SamplerLikelihood:
+    """Of texts that are made by K steps at this temperature."""
+    step, process = state_step(order, steps, temperature), model.process
+    require(has_sampler_likelihood(process), f"an exact likelihood needs one mask that is not tied; got {process!r}")
+    assert isinstance(process, MultiMask)
+    found, tokens = [], []
+    with evaluating(model.network):
+        for part in parts_of(model, text, sequences, 1, 0, batch_size):
+            found.append(-sampler_log_likelihood(model.network, process, step, part.ids, valid=part.valid).cpu())
+            tokens.append(part.tokens.cpu())
+            progress(len(part.ids) * steps)
+    nats, count = torch.cat(found), torch.cat(tokens)
+    estimate = Bootstrap(len(nats)).ratio(nats, count.double())
+    return SamplerLikelihood(order, steps, float(temperature), estimate, len(nats), int(count.sum()))
+
+
+def state_step(order: StateOrder, steps: int, temperature: float | int) -> Confidence | LeftToRight:
+    """The step of such a sampler."""
+    require(temperature > 0, f"temperature must be above 0: at 0 a sampler makes one text only; got {temperature}")
+    choice = Choice(temperature)
+    return (
+        LeftToRight(steps, choice, threshold=1)
+        if order == "left_to_right"
+        else Confidence(steps, choice, remasking="low_certainty")
+    )
+
+
+def has_sampler_likelihood(process: AnyProcess | None) -> bool:
+    """Whether samplers of the process can have one."""
+    return isinstance(process, MultiMask) and process.num_masks == 1 and not process.tied_noise
 
 
 @torch.no_grad()

@@ -23,6 +23,7 @@ from multimdm.evaluation.quantile_models import (
 )
 from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
 from multimdm.evaluation.recall import Recall, one_step_recall
+from multimdm.evaluation.sampler_likelihood import SamplerLikelihood, StateOrder, evaluate_sampler_likelihood
 from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, shortfall_on_data
 from multimdm.evaluation.store import Store
@@ -141,6 +142,23 @@ class Subject:
             return evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress)
 
         return self.store.remembered(Nelbo, {**self._held_out(text, sequences), "draws": draws, "seed": seed}, compute)
+
+    def likelihood(
+        self,
+        text: RealText,
+        order: StateOrder,
+        steps: int,
+        temperature: float | int,
+        sequences: int,
+        progress: Progress = ignore,
+    ) -> SamplerLikelihood:
+        """Of real text, under a sampler whose order follows from the state."""
+        tau, batch_size = float(temperature), self.drawing.batch_size
+        return self.store.remembered(
+            SamplerLikelihood,
+            {**self._held_out(text, sequences), "order": order, "steps": steps, "temperature": tau},
+            lambda: evaluate_sampler_likelihood(self.model, text, order, steps, tau, sequences, batch_size, progress),
+        )
 
     def mask_reading(self, text: RealText, sequences: int, draws: int, progress: Progress = ignore) -> MaskReading:
         """What its masks tell it of real text."""

@@ -116,9 +116,7 @@ class Law:
         if self.threshold is not None and (not _number(self.threshold) or not 0 < self.threshold <= 1):
             raise ValueError(f"threshold must lie in (0, 1], or be left out; got {self.threshold!r}")
         if self.remasking not in ("low_confidence", "low_certainty", "random"):
-            raise ValueError(
-                f"remasking must be 'low_confidence', 'low_certainty' or 'random'; got {self.remasking!r}"
-            )
+            raise ValueError(f"remasking must be 'low_confidence', 'low_certainty' or 'random'; got {self.remasking!r}")
         if self.remasking == "random" and self.threshold is not None:
             raise ValueError(f"threshold must be left out with remasking='random'; got {self.threshold!r}")
         if not _number(self.guidance) or not 0 <= self.guidance < float("inf"):
