@@ -136,7 +136,12 @@ def test_what_follows_reads_masks_as_its_start_does(masked, tmp_path):
 
 def test_tied_noise_is_read_by_the_network_itself(masked, tmp_path):
     adapted(masked, process={"readout": "context"}).model.save(tmp_path / "context")
-    data = {"init": str(tmp_path / "context"), "quantile": {"teacher": "tales"}, "train": TINY["train"], "log": TINY["log"]}
+    data = {
+        "init": str(tmp_path / "context"),
+        "quantile": {"teacher": "tales"},
+        "train": TINY["train"],
+        "log": TINY["log"],
+    }
     process = couple_job(parse_recipe(data, CoupleRecipe, "test"), "coupled").model.process
     assert isinstance(process, MultiMask)
     assert (process.tied_noise, process.readout) == (True, "posterior")

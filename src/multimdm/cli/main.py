@@ -23,6 +23,8 @@ COMMANDS = {
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
     "serve": "answer OpenAI's clients over HTTP, and show text being drafted on a page",
+    "push": "give a checkpoint to the Hugging Face Hub, with a model card made from its lineage",
+    "card": "write the model card of a checkpoint: what it is, how it was made and sampled, its figures",
     "export": "write an imported checkpoint back in the layout it came from",
 }
 """Name -> what it does. The module is `multimdm.cli.<name>` (`import_` for import); it has `main(arguments)`."""

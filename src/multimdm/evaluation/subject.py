@@ -23,13 +23,14 @@ from multimdm.evaluation.quantile_models import (
 )
 from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
 from multimdm.evaluation.recall import Recall, one_step_recall
+from multimdm.evaluation.sampler_likelihood import SamplerLikelihood, StateOrder, evaluate_sampler_likelihood
 from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, shortfall_on_data
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
+from multimdm.pipeline.description import kind_text, size_text
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
-from multimdm.process import Hybrid, MultiMask
 from multimdm.samplers.settings import Law
 
 Result = TypeVar("Result")
@@ -84,24 +85,9 @@ class Subject:
     @property
     def description(self) -> str:
         """What kind of model it is."""
-        process = self.model.process
-        if process is None:
-            kind = "autoregressive, one network call per token"
-        elif isinstance(process, MultiMask):
-            M = process.num_masks
-            kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
-            kind += ", x_1 kept" if process.tied_noise else ""
-            kind += ", own masks read by Bayes' rule" if process.readout == "context" else ""
-        elif isinstance(process, Hybrid):
-            kind = "hybrid diffusion (CANDI)"
-        else:
-            kind = "uniform-state diffusion"
         if isinstance(self.model, PerfectModel):
-            return f"{kind}; {self.model.size}"
-        config = self.model.network.config
-        size = sum(weights.numel() for weights in self.model.network.parameters())
-        blocks = f"{config.num_blocks} block{'s' * (config.num_blocks > 1)} of width {config.hidden_dim}"
-        return f"{kind}; {blocks}, {size / 1e6:,.2f} million parameters"
+            return f"{kind_text(self.model.process)}; {self.model.size}"
+        return f"{kind_text(self.model.process)}; {size_text(self.model.network)}"
 
     def calls(self, steps: int) -> int:
         """Network calls per sample: K, or one per token if the model is autoregressive."""
@@ -157,6 +143,23 @@ class Subject:
             return evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress)
 
         return self.store.remembered(Nelbo, {**self._held_out(text, sequences), "draws": draws, "seed": seed}, compute)
+
+    def likelihood(
+        self,
+        text: RealText,
+        order: StateOrder,
+        steps: int,
+        temperature: float | int,
+        sequences: int,
+        progress: Progress = ignore,
+    ) -> SamplerLikelihood:
+        """Of real text, under a sampler whose order follows from the state."""
+        tau, batch_size = float(temperature), self.drawing.batch_size
+        return self.store.remembered(
+            SamplerLikelihood,
+            {**self._held_out(text, sequences), "order": order, "steps": steps, "temperature": tau},
+            lambda: evaluate_sampler_likelihood(self.model, text, order, steps, tau, sequences, batch_size, progress),
+        )
 
     def mask_reading(self, text: RealText, sequences: int, draws: int, progress: Progress = ignore) -> MaskReading:
         """What its masks tell it of real text."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from multimdm.data.foreign_tokenizers import load_tokenizer
+from multimdm.data.foreign_tokenizers import saved_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_adapter import Adapter
@@ -89,7 +89,7 @@ def load_llada(
     network = expand_llada(whole.network, settings.mask_ids)
     adapter = replace(settings.adapter, base=str(place) if base is not None else settings.adapter.base)
     load_adapter(network, adapter, {name.removeprefix(_PEFT_PREFIX): x for name, x in tensors.items()})
-    tokenizer = _tokenizer(directory) or whole.tokenizer
+    tokenizer = saved_tokenizer(directory) or whole.tokenizer
     return Loaded(network.eval(), settings.process(), tokenizer, settings.lineage, settings.advice)
 
 
@@ -103,7 +103,7 @@ def load_adapter_alone(directory: Path) -> Loaded:
     base = base_model_config(settings.adapter.base)
     network = LLaDA(with_masks(base, settings.mask_ids), device="meta")
     load_adapter(network, settings.adapter, {name.removeprefix(_PEFT_PREFIX): x for name, x in tensors.items()})
-    return Loaded(network.eval(), settings.process(), _tokenizer(directory), settings.lineage, settings.advice)
+    return Loaded(network.eval(), settings.process(), saved_tokenizer(directory), settings.lineage, settings.advice)
 
 
 def base_model_config(path: str | Path) -> LLaDAConfig:
@@ -115,7 +115,7 @@ def base_model_config(path: str | Path) -> LLaDAConfig:
 
 def base_tokenizer(path: str | Path) -> Tokenizer | None:
     """The tokenizer of a base, without its weights."""
-    return _tokenizer(local_directory(path))
+    return saved_tokenizer(local_directory(path))
 
 
 def base_lineage(path: str | Path) -> tuple[dict[str, Any], ...]:
@@ -155,7 +155,7 @@ def save_llada(
 
 def _load_whole(directory: Path, device: torch.device, precision: Precision) -> Loaded:
     settings = _mask_settings(directory)
-    config, tokenizer = _config(directory, settings), _tokenizer(directory)
+    config, tokenizer = _config(directory, settings), saved_tokenizer(directory)
     _check_vocabulary(tokenizer, config, directory)
     network = LLaDA(config, device="meta")
     with Shards(directory) as shards:
@@ -231,12 +231,6 @@ def _config(directory: Path, settings: MaskSettings | None) -> LLaDAConfig:
     file = directory / "config.json"
     config = read_published(read_json(file), str(file))
     return config if settings is None else with_masks(config, settings.mask_ids)
-
-
-def _tokenizer(directory: Path) -> Tokenizer | None:
-    if Tokenizer.saved_in(directory):
-        return Tokenizer.load(directory)
-    return load_tokenizer(str(directory)) if (directory / "tokenizer.json").is_file() else None
 
 
 def _peft_config(adapter: Adapter, config: LLaDAConfig) -> dict[str, Any]:

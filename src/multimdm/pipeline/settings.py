@@ -1,5 +1,6 @@
 """config.json of a checkpoint: one schema for what is stored."""
 
+import json
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
@@ -14,6 +15,7 @@ from multimdm.samplers.advice import SamplingAdvice
 
 _STRICT = ConfigDict(extra="forbid")
 FORMAT_VERSION = 1
+MODEL_TYPE = "multimdm"
 Settings = TypeVar("Settings")
 
 
@@ -68,6 +70,8 @@ class CheckpointSettings:
     advice: SamplingAdvice | None = None
     """How it wants to be sampled, unless told otherwise."""
     version: Literal[1] = FORMAT_VERSION
+    model_type: Literal["multimdm"] = MODEL_TYPE
+    """By which transformers knows whose a directory is (`multimdm.hf`); older checkpoints lack it."""
 
 
 def describe_process(process: AnyProcess) -> ProcessSettings:
@@ -121,6 +125,11 @@ def build_process(settings: ProcessSettings, assignment: Any) -> AnyProcess:
 def dump(settings: CheckpointSettings) -> dict[str, Any]:
     """As plain data for JSON."""
     return TypeAdapter(CheckpointSettings).dump_python(settings, mode="json")
+
+
+def as_json(settings: CheckpointSettings) -> str:
+    """The text of config.json."""
+    return json.dumps(dump(settings), indent=2) + "\n"
 
 
 def parse(data: dict[str, Any], where: str) -> CheckpointSettings:

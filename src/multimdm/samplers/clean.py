@@ -120,6 +120,8 @@ class Question:
     confidence: bool = False
     late: tuple[int, ...] = ()
     """Tokens that have no confidence."""
+    peak: bool = False
+    """Whether the confidence is that of the most probable token instead of the chosen one: the state alone tells it."""
 
     def reduce(self, logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         """Tokens (and their probabilities) for some of the packed rows."""
@@ -130,8 +132,12 @@ class Question:
         chosen = _choose(self.process, self.choice, logits, x_t, t, u)
         if not self.confidence:
             return (chosen,)
-        wide = without(widened(self.process.posterior_logits(logits, x_t, t)), self.late)
-        return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
+        return chosen, self.sureness(self.process.posterior_logits(logits, x_t, t), chosen)
+
+    def sureness(self, posterior: Float[Tensor, "n V"], chosen: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The confidence of some of the packed rows, given logits of the posterior."""
+        probs = torch.softmax(without(widened(posterior), self.late), -1)
+        return probs.amax(-1) if self.peak else probs.gather(-1, chosen[:, None])[:, 0]
 
     def posterior(self, logits: Tensor, rows: slice) -> Tensor:
         """Logits of p(x_0 | x_t) for some of the packed rows, whatever is to be chosen."""
@@ -180,6 +186,7 @@ def ask(
     positions: Bool[Tensor, "B L"] | None = None,
     confidence: bool = False,
     late: tuple[int, ...] = (),
+    peak: bool = False,
 ) -> Question:
     """A question for the active free positions (or `positions`).
 
@@ -191,7 +198,7 @@ def ask(
     if not choice.certain:
         kept = batch.numbers
         numbers = (uniform(batch.x.shape, batch.generator, batch.x.device) if kept is None else kept)[positions]
-    return Question(process, batch, t, choice, positions, numbers, confidence, late)
+    return Question(process, batch, t, choice, positions, numbers, confidence, late, peak)
 
 
 def draw_clean(
@@ -203,13 +210,14 @@ def draw_clean(
     positions: Bool[Tensor, "B L"] | None = None,
     confidence: bool = False,
     late: tuple[int, ...] = (),
+    peak: bool = False,
 ) -> Hypotheses:
     """x_0^l ~ p^theta(x_0^l | x_t) at the active free positions (or at `positions`), by one number each.
 
     One network call; none if no position is asked for, but `Streams` go on by one draw in either case. Only tokens
     leave the head: no [B, L, V] table lives.
     """
-    question = ask(process, batch, t, choice, positions, confidence, late)
+    question = ask(process, batch, t, choice, positions, confidence, late, peak)
     if not bool(question.positions.any()):
         return question.answer()
     result = network(shown(process, batch), t, positions=question.positions, valid=batch.valid, reduce=question.reduce)

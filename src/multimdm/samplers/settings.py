@@ -81,8 +81,9 @@ class Law:
     threshold: float | int | None = None
     """With --order confidence: also reveal every position of at least this confidence; saves calls. With --order
     left_to_right: the least confidence within a run (0.9). Unless given, as the checkpoint advises for that order."""
-    remasking: Literal["low_confidence", "random"] = "low_confidence"
-    """With --order confidence: keep the least sure positions masked, or any."""
+    remasking: Literal["low_confidence", "low_certainty", "random"] = "low_confidence"
+    """With --order confidence: keep the positions masked whose drawn token is least probable, or whose prediction is
+    least certain whatever is drawn (such a sampler has an exact likelihood), or any."""
     guidance: float | int = 0.0
     """With --order confidence: classifier-free guidance away from what would be said without the given tokens; 0 is
     off. Doubles the network calls."""
@@ -123,8 +124,8 @@ class Law:
             raise ValueError(f"block_length must be an integer of at least 1, or left out; got {self.block_length!r}")
         if self.threshold is not None and (not _number(self.threshold) or not 0 < self.threshold <= 1):
             raise ValueError(f"threshold must lie in (0, 1], or be left out; got {self.threshold!r}")
-        if self.remasking not in ("low_confidence", "random"):
-            raise ValueError(f"remasking must be 'low_confidence' or 'random'; got {self.remasking!r}")
+        if self.remasking not in ("low_confidence", "low_certainty", "random"):
+            raise ValueError(f"remasking must be 'low_confidence', 'low_certainty' or 'random'; got {self.remasking!r}")
         if self.remasking == "random" and self.threshold is not None:
             raise ValueError(f"threshold must be left out with remasking='random'; got {self.threshold!r}")
         if not _number(self.guidance) or not 0 <= self.guidance < float("inf"):
