@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from multimdm.cli.main import main
+from support.shortening import with_options
 
 DOCS = Path(__file__).parents[2] / "docs"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -76,7 +77,7 @@ def shortened(command: str) -> list[str]:
     for printed, small in INSTEAD.items():
         command = command.replace(printed, small)
     name, both = command.split()[0], " ".join(command.split()[:2])
-    return shlex.split(f"{command} {EXTRA.get(both, EXTRA.get(name, ''))}")
+    return with_options(shlex.split(command), shlex.split(EXTRA.get(both, EXTRA.get(name, ""))))
 
 
 @pytest.fixture
@@ -104,6 +105,16 @@ def test_its_commands_run(guide, workplace):
     for command in (*BEFORE.get(guide, ()), *found):
         words = shortened(command)
         assert main(words) == 0, words
+        if words[0] == "prepare":
+            check_sources(words)
+
+
+def check_sources(words: list[str]) -> None:
+    """All that a command names is in the data: an option that is dropped in silence loses half of them."""
+    named = {word.rpartition(":")[2] for word in words if re.search(r"\.(txt|jsonl\.gz)$|^parts/", word)}
+    out = Path(words[words.index("--out") + 1])
+    manifest = json.loads(next(path for path in sorted(out.rglob("manifest.json"))).read_text(encoding="utf-8"))
+    assert {source["name"] for source in manifest["sources"]} == named, words
 
 
 def test_snippets_of_the_data_guide(workplace, capsys):

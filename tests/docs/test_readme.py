@@ -11,6 +11,7 @@ from multimdm.cli import pretrain
 from multimdm.cli.main import main
 from multimdm.cli.recipe_command import _parse
 from multimdm.training.settings import PretrainRecipe
+from support.shortening import with_options
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -96,7 +97,7 @@ def test_the_other_commands_run(place, monkeypatch):
     for line in (*lines, *inline):
         line = line.replace(" --tokenizer gpt2", "").replace("bpe:4096", "bpe:300")
         name, both = line.split()[0], " ".join(line.split()[:2])
-        assert main(f"{line} {EXTRA.get(both, EXTRA.get(name, ''))}".split()) == 0, line
+        assert main(with_options(line.split(), EXTRA.get(both, EXTRA.get(name, "")).split())) == 0, line
     assert Path("back-again/model.safetensors").exists()
     assert Path("runs/measured/report.html").exists()
 

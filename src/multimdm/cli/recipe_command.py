@@ -10,6 +10,7 @@ import tyro
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
+from multimdm.cli.parsing import parse
 from multimdm.training.recipes import explain, find_recipe, read_recipe
 from multimdm.training.settings import STRICT
 
@@ -60,6 +61,6 @@ def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_c
     try:
         # Sections that a recipe may leave out are options like others if it has them, and no subcommands.
         config = (tyro.conf.AvoidSubcommands,)
-        return tyro.cli(options_class, args=arguments, prog=f"multimdm {command}", default=default, config=config)
+        return parse(options_class, arguments, f"multimdm {command}", default=default, config=config)
     except ValidationError as error:
         raise ValueError(explain(error, "options")) from None

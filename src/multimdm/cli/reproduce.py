@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 
 @dataclass(frozen=True)
 class Options:
@@ -46,7 +48,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm reproduce", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(Options, arguments, "multimdm reproduce", config=(tyro.conf.FlagCreatePairsOff,))
     if options.spec is None:
         _list_specs()
         return
