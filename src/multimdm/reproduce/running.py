@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from multimdm.evaluation.conditional_entropy import Study
 from multimdm.reproduce.comparison import Comparison
 from multimdm.reproduce.entropy_study import EntropyStudy
+from multimdm.reproduce.gpus import own_gpu
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.scale import read_scale
 from multimdm.reproduce.spec import read_spec
@@ -68,7 +69,8 @@ def run_all(work_: Work, places: Places) -> Path:
     """All stages, together with other processes that do the same, and the results."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("several ranks work on one stage at a time: give --stage NAME (--list names the stages)")
-    work(work_.stages(), places.locks)
+    with own_gpu():
+        work(work_.stages(), places.locks)
     return work_.write()
 
 
@@ -80,4 +82,5 @@ def run_stage(work_: Work, places: Places, name: str) -> None:
     missing = [need for need in stages[name].needs if not stages[need].done()]
     if missing:
         raise ValueError(f"the stage '{name}' needs others first: {', '.join(missing)}")
-    do_one(stages[name], places.locks)
+    with own_gpu():
+        do_one(stages[name], places.locks)
