@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,10 @@ from multimdm.cli.main import main
 from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.report.formats import full_text, ratio_digits
+from multimdm.reproduce.locks import locked
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
-from multimdm.reproduce.workers import _locked
+from multimdm.reproduce.slurm import slurm_script
+from multimdm.reproduce.stages import Stage
 from multimdm.training import loop
 from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
 
@@ -157,7 +160,7 @@ def test_list_and_single_stages(tmp_path, capsys):
 def test_a_stage_that_another_process_works_on_is_left_to_it(tmp_path):
     spec, scale = tiny_files(tmp_path)
     work, places = open_work(Request(spec, scale, 1, tmp_path / "out"))
-    with _locked(places.locks / "start-seed0.lock") as free:
+    with locked(places.locks / "start-seed0.lock") as free:
         assert free
         with pytest.raises(ValueError, match="another process works on the stage 'start-seed0'"):
             run_stage(work, places, "start-seed0")
@@ -205,6 +208,37 @@ def test_slurm_jobs_wait_for_what_they_need(tmp_path):
     assert f"--dependency=afterok:{numbers['start-seed0']} --partition=p" in one
     assert "--dependency" not in jobs[int(numbers["start-seed0"]) - 1]
     assert (tmp_path / "out/tiny/results/masks/report.html").exists()
+
+
+def test_every_job_that_runs_a_network_asks_for_a_gpu(tmp_path):
+    """Training and measuring; neither the preparing of text nor the writing of tables."""
+    spec, scale = tiny_files(tmp_path, "MDLM")
+    stages = open_work(Request(spec, scale, 1, tmp_path / "out"))[0].stages()
+    data = Stage("data", (), 1.0, lambda: False, lambda overall: None, runs_network=False)
+    script = tmp_path / "jobs.sh"
+    script.write_text(slurm_script([data, *stages], ["multimdm", "reproduce"]), encoding="utf-8")
+    fake = tmp_path / "sbatch"
+    fake.write_text(f'#!/bin/bash\necho "$@" >> {tmp_path}/jobs.txt; echo 1\n', encoding="utf-8")
+    fake.chmod(0o755)
+
+    def wanting(**settings: str) -> dict[str, str]:
+        (tmp_path / "jobs.txt").unlink(missing_ok=True)
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **settings}
+        subprocess.run(["bash", str(script)], env=environment, check=True, timeout=60)
+        jobs = (tmp_path / "jobs.txt").read_text(encoding="utf-8")
+        found = re.findall(r"--job-name=(\S+)(?:.*?--gres=(gpu:\d))?.*", jobs)
+        return {name: gpus for name, gpus in found if gpus}
+
+    trained, measured = (
+        {stage.name for stage in stages if stage.trains == trains and stage.runs_network} for trains in (True, False)
+    )
+    assert len(trained) == 2
+    assert len(measured) == 1
+    assert wanting() == dict.fromkeys((*trained, *measured), "gpu:1")
+    assert wanting(TRAIN_OPTIONS="--gres=gpu:8") == {
+        **dict.fromkeys(trained, "gpu:8"),
+        **dict.fromkeys(measured, "gpu:1"),
+    }
 
 
 def test_every_judge_has_tables_of_its_own(tmp_path, capsys):

@@ -41,6 +41,8 @@ class Stage:
     """It tells how far it is."""
     trains: bool = False
     """Whether it may be done by several ranks."""
+    runs_network: bool = True
+    """Whether it wants a GPU."""
 
 
 def is_main() -> bool:
@@ -68,7 +70,7 @@ def preparing_stage(scale: Scale, places: Places, text: Sequence[Path]) -> Stage
             )
         prepare(options, places.data)
 
-    return Stage(DATA, (), 100.0, places.data.is_dir, run)
+    return Stage(DATA, (), 100.0, places.data.is_dir, run, runs_network=False)
 
 
 def training_stage(run: Run, scale: Scale, seed: int, places: Places) -> Stage:
