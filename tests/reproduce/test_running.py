@@ -4,8 +4,10 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -191,7 +193,7 @@ def test_slurm_jobs_wait_for_what_they_need(tmp_path):
     fake.write_text(
         "#!/bin/bash\n"
         f"cd {tmp_path}; count=$(($(cat count 2>/dev/null || echo 0) + 1)); echo $count > count\n"
-        'echo "$@" >> jobs.txt\n'
+        "echo ${*%%& pid*} >> jobs.txt\n"
         'for last; do :; done; bash -c "${last#--wrap=}" >> log.txt 2>&1 || exit 1; echo $count\n',
         encoding="utf-8",
     )
@@ -210,6 +212,30 @@ def test_slurm_jobs_wait_for_what_they_need(tmp_path):
     assert (tmp_path / "out/tiny/results/masks/report.html").exists()
 
 
+def test_a_job_whose_time_is_over_is_stopped_and_queued_again(tmp_path):
+    """Slurm tells the shell of the job alone; the command must hear of it, and end before the shell does."""
+    stage = Stage("one", (), 1.0, lambda: False, lambda overall: None)
+    script = tmp_path / "jobs.sh"
+    script.write_text(slurm_script([stage], ["work"]), encoding="utf-8")
+    programs = {
+        "sbatch": "[ -e job.sh ] || printf '%s' \"${@: -1}\" | tail -c +8 > job.sh; echo 1",  # after --wrap=
+        "scontrol": 'echo "$@" > requeued',
+        "work": "trap 'sleep 0.2; echo saved >> said; exit 143' TERM; echo ready >> said; sleep 60 & wait",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\ncd {tmp_path}\n{text}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
+    subprocess.run(["bash", str(script)], env=environment, check=True, timeout=60)
+    job = subprocess.Popen(["sh", str(tmp_path / "job.sh")], env=environment, cwd=tmp_path)
+    while not (tmp_path / "said").exists() and job.poll() is None:
+        time.sleep(0.02)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(timeout=60) == 143
+    assert (tmp_path / "said").read_text(encoding="utf-8").split() == ["ready", "saved"]
+    assert (tmp_path / "requeued").read_text(encoding="utf-8").split() == ["requeue", "17"]
+
+
 def test_every_job_that_runs_a_network_asks_for_a_gpu(tmp_path):
     """Training and measuring; neither the preparing of text nor the writing of tables."""
     spec, scale = tiny_files(tmp_path, "MDLM")
@@ -218,7 +244,7 @@ def test_every_job_that_runs_a_network_asks_for_a_gpu(tmp_path):
     script = tmp_path / "jobs.sh"
     script.write_text(slurm_script([data, *stages], ["multimdm", "reproduce"]), encoding="utf-8")
     fake = tmp_path / "sbatch"
-    fake.write_text(f'#!/bin/bash\necho "$@" >> {tmp_path}/jobs.txt; echo 1\n', encoding="utf-8")
+    fake.write_text(f"#!/bin/bash\necho ${{*%%& pid*}} >> {tmp_path}/jobs.txt; echo 1\n", encoding="utf-8")
     fake.chmod(0o755)
 
     def wanting(**settings: str) -> dict[str, str]:
