@@ -1,7 +1,7 @@
 """From names to what is to be done, and doing it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -45,12 +45,13 @@ class Request:
     benchmarks: str | None = None
     run_code: bool = False
     longer: int = 1
+    micro_batch: int | None = None
 
 
 def open_work(request: Request) -> tuple[Work, Places]:
     """Read and check the specification and the scale."""
     name, spec = read_spec(request.spec)
-    scale = read_scale(request.scale, request.longer)
+    scale = replace(read_scale(request.scale, request.longer), micro_batch=request.micro_batch)
     places = Places(request.out / scale.folder)
     work: Work
     if spec.kind == "conditional_entropy":
