@@ -35,7 +35,6 @@ INSTEAD = {
     "--tokenizer gpt2": "--tokenizer data/letters",  # the Hub's, in place of which stands one of the same size
     "--preset lm1b": "--preset lm1b book.txt --tokenizer bpe:300",
     "--preset openwebtext": "--preset openwebtext letters.txt --tokenizer data/letters --valid-last 2 --length 16",
-    "--train.micro-batch 16": "",
     "--steps 4 8 16": "--steps 1 2",
 }
 STORIES = ("pretrain tales-mdlm", "adapt tales-multimdm-cont")
@@ -59,7 +58,7 @@ NUMBER = {
     "method": 1,
     "quantile": 7,
     "reproduction": 4,
-    "scaling": 2,
+    "scaling": 3,
 }
 """Commands of each guide: none is overlooked."""
 

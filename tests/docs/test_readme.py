@@ -105,7 +105,7 @@ def test_the_other_commands_run(place, monkeypatch):
 def test_the_command_for_many_gpus_is_read():
     (line,) = re.findall(r"^torchrun --nproc-per-node 8 -m multimdm pretrain (.*)$", README, flags=re.MULTILINE)
     options = _parse(line.split(), "pretrain", PretrainRecipe, pretrain.Options)
-    assert options.train.micro_batch == 16
+    assert options.train.micro_batch == 32
 
 
 def test_files_that_it_names_exist():

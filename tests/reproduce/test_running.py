@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.report.formats import full_text, ratio_digits
 from multimdm.reproduce.locks import locked
+from multimdm.reproduce.places import Places
+from multimdm.reproduce.recipes import recipe_of
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
+from multimdm.reproduce.scale import read_scale
 from multimdm.reproduce.slurm import slurm_script
 from multimdm.reproduce.stages import Stage
 from multimdm.training import loop
@@ -143,6 +147,16 @@ def test_a_run_with_other_settings_is_not_taken_for_ours(finished, tmp_path):
         ValueError, match=r"start was trained with other settings: train.learning_rate was 0.002 and is 0.5"
     ):
         run_all(*open_work(request))
+
+
+def test_parts_of_a_batch_are_no_other_run(finished, tmp_path):
+    """How much a rank works on at once changes no result: what was trained is taken for trained, and stages get it."""
+    spec, scale = tiny_files(finished)
+    work, _ = open_work(Request(spec, scale, 2, finished / "out", micro_batch=1))
+    assert all(stage.done() for stage in work.stages())
+    scale = replace(read_scale(scale), micro_batch=1)
+    recipes = [recipe_of(run, scale, 0, Places(tmp_path)) for run in scale.runs.values()]
+    assert {recipe.train.micro_batch for recipe in recipes} == {1}
 
 
 def test_list_and_single_stages(tmp_path, capsys):

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from multimdm.models import DiT, DiTConfig, LLaDA, LLaDAConfig
 from multimdm.models import head as heads
 from multimdm.objectives import Batch, Distillation, Elbo, Relaxation, RelaxedElbo
 from multimdm.process import MultiMask, Streams, Uniform
 from multimdm.training.building import JOBS, RECIPES
-from multimdm.training.counting import Memory, without_contents
+from multimdm.training.counting import Memory, arithmetic, without_contents
 from multimdm.training.estimate import activations, estimate
 from multimdm.training.loop import Job
 from multimdm.training.outline import Outline, Start, Texts, outline, read_start
@@ -91,7 +90,7 @@ def test_memory_and_arithmetic_are_those_of_a_real_step(name, both):
     with heads.chunks_as_on_a_gpu(), Memory() as memory:
         memory.leave_out([*network.parameters(), *(x.grad for x in network.parameters() if x.grad is not None)])
         objective(network, batch).loss.backward()
-    with FlopCounterMode(display=False) as counter:  # by itself, since it takes operations apart
+    with arithmetic() as counter:  # by itself, since it takes operations apart
         objective(network, batch).loss.backward()
     assert estimated.memory["activations"] == pytest.approx(memory.peak, rel=0.3)
     # Of masks, half of the positions are assumed to be active, and here almost all of them are.
@@ -152,6 +151,34 @@ def test_parts_ranks_and_recomputation(both):
     assert ranks.flops == one.flops
     averaged = estimate(outlined, replace(train, ema=0.0))
     assert "moving average" not in averaged.memory
+
+
+def test_arithmetic_is_that_of_the_matrices():
+    """Products of weights grow with the length, attention with its square; both as counted by hand."""
+    d, blocks, V = 16, 2, 30
+    config = DiTConfig(
+        vocab_size=V,
+        num_masks=0,
+        max_length=64,
+        hidden_dim=d,
+        num_blocks=blocks,
+        num_heads=2,
+        cond_dim=8,
+        dropout=0.0,
+        conditioning="none",
+    )
+    with torch.device("meta"):
+        network = DiT(config)
+    train = TrainSettings(batch_size=1, precision="float32")
+
+    def counted(length: int) -> float:
+        job = Outline(network, Uniform(V), Elbo(Uniform(V)), None, Texts(V, length))
+        return estimate(job, train).flops
+
+    attention = blocks * (4 + 10) * 32**2 * d  # two products forward, five backward
+    assert counted(64) - 2 * counted(32) == pytest.approx(2 * attention, rel=0.05)  # less what is done once
+    matrices = 6 * 32 * (blocks * 12 * d * d + d * V)  # one product forward, two backward
+    assert counted(32) - attention == pytest.approx(matrices, rel=0.05)
 
 
 def test_the_count_of_memory_knows_what_is_freed():

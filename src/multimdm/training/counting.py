@@ -1,4 +1,4 @@
-"""Counts what a computation would hold in memory, without doing it: tensors have shapes and no contents."""
+"""Counts what a computation would take, without doing it: tensors have shapes and no contents."""
 
 import math
 import weakref
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 aten = torch.ops.aten
 
@@ -92,6 +93,25 @@ class Assumed(TorchDispatchMode):
 
 _COUNT = "_first_count"
 """Of a running count: its first number."""
+
+
+def arithmetic() -> FlopCounterMode:
+    """A counter of products and sums inside, which knows attention on a CPU too."""
+    return FlopCounterMode(display=False, custom_mapping=_ATTENTION)
+
+
+def _forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+def _backward(slope: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_backward_flop_count(slope, query, key, value)
+
+
+_ATTENTION = {
+    aten._scaled_dot_product_flash_attention_for_cpu: _forward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward,
+}
 
 
 @contextmanager

@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from multimdm.models import Backbone
 from multimdm.models.head import chunks_as_on_a_gpu
 from multimdm.objectives import Batch, Distillation, Objective
 from multimdm.process import MultiMask, Streams
-from multimdm.training.counting import Memory, without_contents
+from multimdm.training.counting import Memory, arithmetic, without_contents
 from multimdm.training.outline import Outline
 from multimdm.training.parts import Parts
 from multimdm.training.settings import TrainSettings
@@ -93,7 +92,7 @@ def _flops(job: Outline, train: TrainSettings, share: float, size: int) -> float
     """Of a step, in parts of this size: so much for each sequence, and so much for each part, however large."""
     counts = []
     for number in (1, 2):
-        with without_contents(share), FlopCounterMode(display=False) as counter:
+        with without_contents(share), arithmetic() as counter:
             _Step(job, train, number).run()
         counts.append(counter.get_total_flops())
     each = counts[1] - counts[0]
