@@ -80,6 +80,7 @@ def test_a_published_duo_with_one_state_more_than_tokens(method, published, tmp_
     sections = {**METHODS[method], "data": {"kind": "prepared", "path": str(published / "data")}}
     outcome = train(job(published / "duo", **sections, train={"steps": 3, "batch_size": 4}), tmp_path, quiet=True)
     model = load(outcome.model)
+    assert model.tokenizer is not None
     assert (model.network.config.vocab_size, model.tokenizer.vocab_size) == (101, 100)
     assert len(model.sample(num=2, steps=2, seed=0).texts) == 2
     again = job(outcome.model, **sections)  # and it can be distilled once more
@@ -95,6 +96,7 @@ def test_other_vocabularies_are_refused(starts, published):
         with pytest.raises(ValueError, match=rf"must have the same vocabulary; .* has {V} tokens, the data 100"):
             job(published / f"bare-{name}", data=data)
     network = tiny_job(system="mdlm").model.network
+    assert isinstance(network, DiT)
     masked = DiT(dataclasses.replace(network.config, vocab_size=101))
     Model(masked, MultiMask(101, 1)).save(published / "masked")
     with pytest.raises(ValueError, match="has 101 tokens, the data 100"):  # masks have no state to spare
