@@ -10,6 +10,7 @@ import tyro
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
+from multimdm.cli.parsing import parse
 from multimdm.training.recipes import explain, find_recipe, read_recipe
 from multimdm.training.settings import STRICT
 
@@ -24,6 +25,16 @@ class RunOptions:
     resume: str = "auto"
     """auto: go on from the newest whole checkpoint of the run's directory, if there is one. never: begin anew, in a
     directory without checkpoints. Or the directory of a checkpoint."""
+    dry_run: bool = False
+    """Only tell what the run would take on GPUs: parameters, memory per rank and how it is made up, arithmetic. Nothing
+    is allocated, and neither weights nor texts are read."""
+    ranks: int | None = None
+    """With --dry-run: how many ranks there would be. Default: as many as torchrun started, else 1."""
+    gpu: str | None = None
+    """With --dry-run: also tell whether it fits into a GPU, and about how long it would take: b200, h200, h100, a100,
+    a100-40, l40s, rtx4090."""
+    assumed_texts: tuple[int, int] | None = None
+    """With --dry-run, for data that are not here: the size of their vocabulary and the length of their sequences."""
 
 
 def run(arguments: Sequence[str], command: str, recipe_class: type, options_class: type) -> None:
@@ -37,6 +48,13 @@ def run(arguments: Sequence[str], command: str, recipe_class: type, options_clas
         raise ValueError(f"training needs the package {error.name}: pip install 'multimdm[train]'") from None
 
     recipe = recipe_class(**{field.name: getattr(options, field.name) for field in fields(recipe_class)})
+    if options.dry_run:
+        from multimdm.cli.dry_run import dry_run
+
+        ranks = int(os.environ.get("WORLD_SIZE", "1")) if options.ranks is None else options.ranks
+        if os.environ.get("RANK", "0") == "0":
+            print(dry_run(recipe, ranks, options.gpu, options.assumed_texts))
+        return
     job = building.JOBS[command](recipe, options.out.name)
     outcome = train(job, options.out, options.resume)
     if os.environ.get("RANK", "0") != "0":
@@ -60,6 +78,6 @@ def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_c
     try:
         # Sections that a recipe may leave out are options like others if it has them, and no subcommands.
         config = (tyro.conf.AvoidSubcommands,)
-        return tyro.cli(options_class, args=arguments, prog=f"multimdm {command}", default=default, config=config)
+        return parse(options_class, arguments, f"multimdm {command}", default=default, config=config)
     except ValidationError as error:
         raise ValueError(explain(error, "options")) from None

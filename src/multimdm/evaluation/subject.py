@@ -56,7 +56,7 @@ class Subject:
     """Instead of the one that the checkpoint advises."""
 
     @classmethod
-    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str | None = None) -> "Subject":
+    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str = "auto") -> "Subject":
         """Load a checkpoint, or make a perfect model by its name; no judge yet, since judges are made for a model.
 
         What the drawing leaves open is as the checkpoint advises, from here on: results and requests name it.
