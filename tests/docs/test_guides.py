@@ -33,6 +33,7 @@ INSTEAD = {
     "--tokenizer gpt2": "--tokenizer data/letters",  # the Hub's, in place of which stands one of the same size
     "--preset lm1b": "--preset lm1b book.txt --tokenizer bpe:300",
     "--preset openwebtext": "--preset openwebtext letters.txt --tokenizer data/letters --valid-last 2 --length 16",
+    "--ranks 8": "--ranks 2",
     "--steps 4 8 16": "--steps 1 2",
 }
 STORIES = ("pretrain tales-mdlm", "adapt tales-multimdm-cont")
