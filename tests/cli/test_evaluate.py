@@ -279,7 +279,7 @@ def test_models_that_do_not_fit_are_refused(tmp_path, calls, capsys):
 
 def test_likelihoods(tmp_path, capsys):
     tales_model(num_masks=1).save(tmp_path / "one")
-    command = ["evaluate", str(tmp_path / "one"), *FEW, "--num", "2", "--judge", "none", "--likelihood", "confidence"]
+    command = ["evaluate", str(tmp_path / "one"), *FEW, "--judge", "none", "--likelihood", "confidence"]
     assert main([*command, "--out", str(tmp_path / "out"), "--report"]) == 0
     assert "exact likelihood, the most certain first, K = 2, τ = 1: " in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "results.json").read_text())["likelihoods"]
@@ -297,5 +297,6 @@ def test_likelihoods(tmp_path, capsys):
 )
 def test_likelihoods_that_there_are_not(masks, options, message, tmp_path, capsys):
     tales_model(num_masks=masks).save(tmp_path / "model")
-    assert main(["evaluate", str(tmp_path / "model"), *FEW, "--likelihood", "left_to_right", *options]) == 2
+    command = ["evaluate", str(tmp_path / "model"), *FEW, "--likelihood", "left_to_right"]
+    assert main(with_options(command, options)) == 2
     assert message in capsys.readouterr().err

@@ -117,8 +117,9 @@ def _walk(options: type, prefix: str, flat: bool) -> Iterator[tuple[str, Flag]]:
         union = typing.get_origin(kind) in (typing.Union, UnionType)
         members = typing.get_args(kind) if union else (kind,)
         sections = [member for member in members if is_dataclass(member)]
+        bare = flat or tyro.conf.OmitArgPrefixes in marks
         for section in sections:
-            yield from _walk(typing.cast(type, section), "" if flat else f"{prefix}{field.name}.", flat)
+            yield from _walk(typing.cast(type, section), "" if bare else f"{prefix}{field.name}.", flat)
         if sections:
             continue
         name = f"{prefix}{field.name}".replace("_", "-")

@@ -13,8 +13,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "layout": "packed",
         "detokenize": "lm1b",
     },
-    # OpenWebText has no validation split: MDLM and DUO hold out the last 100,000 documents. (A copy in Parquet, in the
-    # order of the original, hf:Skylion007/openwebtext, which is a script.)
+    # OpenWebText has no validation split: MDLM and DUO hold out the last 100,000 documents. (A copy in Parquet of
+    # hf:Skylion007/openwebtext, which is a script; whether documents are in the original's order was not checked.)
     "openwebtext": {
         "sources": ("hf:dylanebert/openwebtext",),
         "valid_last": 100_000,
