@@ -9,7 +9,8 @@ from torch import Tensor
 
 from multimdm.models import LLaDA, LLaDAConfig
 from multimdm.models.head import sequence_logits
-from multimdm.objectives.matching import MatchingSettings, assign, close_groups, match_blocks, matching_cost
+from multimdm.objectives.matching import assign, close_groups, match_blocks, matching_cost
+from multimdm.objectives.settings import MatchingSettings
 from multimdm.process import MultiMask
 from support.statistics import MUTANT, REJECT, chi_square_p
 from support.tiny_models import tiny_dit

@@ -21,9 +21,12 @@ COMMANDS = {
     "pareto": "compare checkpoints: perplexity against entropy, pictures and the paper's tables",
     "reproduce": "run a table or figure of the paper from its specification: train, distil, measure, compare",
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
+    "recipes": "list the recipes that come with the package, with a word on each",
+    "info": "tell what a checkpoint is: sizes, process, tokenizer, how it came to be, how it wants to be sampled",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
     "serve": "answer OpenAI's clients over HTTP, and show text being drafted on a page",
     "export": "write an imported checkpoint back in the layout it came from",
+    "completion": "print a script that completes commands, flags, recipes and checkpoints in bash, zsh or fish",
 }
 """Name -> what it does. The module is `multimdm.cli.<name>` (`import_` for import); it has `main(arguments)`."""
 
@@ -36,7 +39,7 @@ def usage() -> str:
         [
             "Few-step diffusion language models.",
             "",
-            "usage: multimdm COMMAND [options]      multimdm COMMAND --help tells its options",
+            "usage: multimdm COMMAND [options]      multimdm help COMMAND tells its options",
             "",
             "commands:",
             *lines,
@@ -61,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"] and len(arguments) > 1:
+        arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0

@@ -27,9 +27,9 @@ from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, shortfall_on_data
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
+from multimdm.pipeline.description import kind_of, size_of
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
-from multimdm.process import Hybrid, MultiMask
 
 Result = TypeVar("Result")
 _STRINGS_OF_ALL = 32
@@ -83,23 +83,8 @@ class Subject:
     @property
     def description(self) -> str:
         """What kind of model it is."""
-        process = self.model.process
-        if process is None:
-            kind = "autoregressive, one network call per token"
-        elif isinstance(process, MultiMask):
-            M = process.num_masks
-            kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
-            kind += ", x_1 kept" if process.tied_noise else ""
-        elif isinstance(process, Hybrid):
-            kind = "hybrid diffusion (CANDI)"
-        else:
-            kind = "uniform-state diffusion"
-        if isinstance(self.model, PerfectModel):
-            return f"{kind}; {self.model.size}"
-        config = self.model.network.config
-        size = sum(weights.numel() for weights in self.model.network.parameters())
-        blocks = f"{config.num_blocks} block{'s' * (config.num_blocks > 1)} of width {config.hidden_dim}"
-        return f"{kind}; {blocks}, {size / 1e6:,.2f} million parameters"
+        size = self.model.size if isinstance(self.model, PerfectModel) else size_of(self.model.network)
+        return f"{kind_of(self.model.process)}; {size}"
 
     def calls(self, steps: int) -> int:
         """Network calls per sample: K, or one per token if the model is autoregressive."""

@@ -14,44 +14,17 @@ for the same text: where two places of the text depend on each other, so do the 
 block and not as a whole, while a sampler draws it uniform as a whole.
 """
 
-from typing import Annotated, Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int64
-from pydantic import ConfigDict, Field, model_validator
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from multimdm.objectives.settings import Solver
 from multimdm.process.checks import require
 
 _ROWS = 256
 """Rows of logits that are held at once, where normalisers are needed."""
-
-Solver = Literal["exact", "greedy"]
-
-
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
-class MatchingSettings:
-    """How texts and noise are matched."""
-
-    size: Annotated[int, Field(ge=2)] = 512
-    """n: how many texts and noise strings are matched at a time. The noise can tell log n nats of a text at most."""
-    reuse: Annotated[int, Field(ge=1)] = 4
-    """How many sets of n texts the same n noise strings are matched with, one after another: the network runs on the
-    noise once for all of them."""
-    solver: Solver = "exact"
-    """exact: the least total cost (about n^3 work). greedy: the best pair first, then the best of what is left."""
-    blocks: Annotated[int, Field(ge=1)] | None = None
-    """Then match blocks of this many positions as well, within groups of close texts. x_1 is then uniform block by
-    block only. Without it, whole strings are matched and x_1 is exactly uniform."""
-    group: Annotated[int, Field(ge=2)] = 16
-    """With blocks: texts per group; must divide size."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "MatchingSettings":
-        if self.blocks is not None and self.size % self.group:
-            raise ValueError(f"group must divide size, {self.size}; got {self.group}")
-        return self
 
 
 @runtime_checkable

@@ -6,16 +6,19 @@ from pathlib import Path
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILES = ["*.json", "*.safetensors", "chat_template.jinja"]
 """Nothing else: no code, no pickles."""
+_SETTINGS = ("config.json", "masks.json")
+"""One of them is in every checkpoint."""
 
 
 def local_directory(path_or_name: str | Path) -> Path:
-    """The path itself if something is there; else the local copy of what has this name on the Hub.
+    """The path itself if something is there, or the model inside it if it is a run's directory; else the local copy of
+    what has this name on the Hub.
 
     Only weights and settings are fetched: no code of strangers.
     """
     path = Path(path_or_name)
     if path.exists() or not _NAME.fullmatch(str(path_or_name)):
-        return path
+        return _inside(path)
     from huggingface_hub import snapshot_download
 
     try:
@@ -25,3 +28,11 @@ def local_directory(path_or_name: str | Path) -> Path:
         raise ValueError(
             f"{path_or_name} is neither a directory here nor a checkpoint that the Hub gives us ({reason})"
         ) from None
+
+
+def _inside(path: Path) -> Path:
+    """A run keeps its model in the folder model: whoever names the run means it."""
+    if any((path / name).is_file() for name in _SETTINGS):
+        return path
+    model = path / "model"
+    return model if any((model / name).is_file() for name in _SETTINGS) else path

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 
 from multimdm.models import DiTConfig
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
-from multimdm.process.hybrid import USUAL_RANKS
+from multimdm.process.settings import USUAL_RANKS
 from multimdm.samplers.advice import SamplingAdvice
 
 _STRICT = ConfigDict(extra="forbid")

@@ -13,7 +13,8 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from multimdm.data.prepared import Example
-from multimdm.objectives.matching import MatchingSettings, assign, match_blocks, matching_cost
+from multimdm.objectives.matching import assign, match_blocks, matching_cost
+from multimdm.objectives.settings import MatchingSettings
 from multimdm.process import MultiMask
 from multimdm.process.anchored import shown_with_end
 from multimdm.training.engine import Engine
