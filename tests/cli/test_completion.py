@@ -29,7 +29,7 @@ def test_flags_are_those_that_help_shows(name, capsys, monkeypatch):
 
 
 def test_sections_that_a_recipe_may_leave_out_are_offered():
-    assert {"--quantile.order", "--matching.size"} <= {flag.name for flag in flags_of("couple")}
+    assert {"--quantile.order", "--advice.steps"} <= {flag.name for flag in flags_of("couple")}
     order = next(flag for flag in flags_of("couple") if flag.name == "--quantile.order")
     assert order.values == ("id", "probable", "similar", "neighbours")
     assert order.help.startswith("Which tokens have the small numbers")

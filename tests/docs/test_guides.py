@@ -19,9 +19,7 @@ SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
 EXTRA = {
     "pretrain": f"{SHORT} {SMALL}",
     "adapt": SHORT,
-    "couple": f"{SHORT} --matching.size 4",
-    "couple tales-couple-again": f"{SHORT} --generation.size 4 --generation.steps 2",
-    "couple tales-quantile": f"{SHORT} --quantile.size 4",
+    "couple": f"{SHORT} --quantile.size 4",
     "distill": SHORT.replace("steps 2", "steps 5"),
     "evaluate": "--num 2 --sequences 2",
     "pareto": "--num 2 --temperatures 1.0 --align-entropy none",
@@ -43,7 +41,6 @@ WEB = "prepare --preset openwebtext --out data/owt"
 BEFORE = {
     "adaptation": (LETTERS,),
     "data": (LETTERS,),
-    "coupling": STORIES,
     "distillation": STORIES,
     "evaluation": STORIES,
     "scaling": (LETTERS, WEB),
@@ -51,7 +48,6 @@ BEFORE = {
 """What a guide takes for granted."""
 NUMBER = {
     "adaptation": 9,
-    "coupling": 5,
     "data": 9,
     "distillation": 2,
     "evaluation": 8,
@@ -75,8 +71,7 @@ def commands(guide: str) -> list[str]:
 def shortened(command: str) -> list[str]:
     for printed, small in INSTEAD.items():
         command = command.replace(printed, small)
-    name, both = command.split()[0], " ".join(command.split()[:2])
-    return shlex.split(f"{command} {EXTRA.get(both, EXTRA.get(name, ''))}")
+    return shlex.split(f"{command} {EXTRA.get(command.split()[0], '')}")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_of_the_package_exist(page):
-    """Named like `process/multimask.py` or `benchmarks/README.md`, or run like python benchmarks/matching.py."""
+    """Named like `process/multimask.py` or `benchmarks/README.md`, or run like python benchmarks/serving.py."""
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"(?m)(?:`|^)(?:python )?((?:\w+/)+\w+\.(?:py|md))\b", text):
         assert (SOURCE / name).exists() or (ROOT / name).exists(), name

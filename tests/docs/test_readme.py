@@ -55,8 +55,7 @@ SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2 "
 EXTRA = {
     "pretrain": SHORT + SMALL,
     "adapt": SHORT,
-    "couple tales-couple": SHORT + "--matching.size 4",
-    "couple tales-quantile": SHORT,
+    "couple": SHORT,
     "distill": SHORT.replace("steps 2", "steps 5"),
     "sample": "--num 2",
     "evaluate": "--num 2",
@@ -90,13 +89,12 @@ def test_the_other_commands_run(place, monkeypatch):
     assert [line.split()[0] for line in [*lines, *inline]] == [
         *("prepare", "pretrain", "sample"),
         *("pretrain", "couple", "sample"),
-        *("import", "adapt", "distill", "couple", "evaluate", "pareto", "reproduce"),
+        *("import", "adapt", "distill", "evaluate", "pareto", "reproduce"),
         "export",
     ]
     for line in (*lines, *inline):
         line = line.replace(" --tokenizer gpt2", "").replace("bpe:4096", "bpe:300")
-        name, both = line.split()[0], " ".join(line.split()[:2])
-        assert main(f"{line} {EXTRA.get(both, EXTRA.get(name, ''))}".split()) == 0, line
+        assert main(f"{line} {EXTRA.get(line.split()[0], '')}".split()) == 0, line
     assert Path("back-again/model.safetensors").exists()
     assert Path("runs/measured/report.html").exists()
 

@@ -25,9 +25,10 @@ def test_it_is_saved_and_loaded(tmp_path):
     ("tensors", "message"),
     [
         ({"other": torch.zeros(3)}, "lacks the tensor 'order'"),
-        ({"order": torch.arange(7)}, "each of 404 tokens a place of its own"),
-        ({"order": torch.zeros(404, dtype=torch.long)}, "each of 404 tokens a place of its own"),
-        ({"order": torch.arange(404).float()}, "each of 404 tokens a place of its own"),
+        ({"order": torch.arange(405)}, "every token, at most 404, a place of its own"),
+        ({"order": torch.arange(404).view(4, 101)}, "a place of its own"),
+        ({"order": torch.zeros(404, dtype=torch.long)}, "a place of its own"),
+        ({"order": torch.arange(404).float()}, "a place of its own"),
     ],
 )
 def test_a_table_that_is_no_order_is_refused(tensors, message, tmp_path):

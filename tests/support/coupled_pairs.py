@@ -1,6 +1,7 @@
 """All pairs of states (x_s, x_t) of two positions, with their exact probabilities, and what they teach."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,6 +10,9 @@ from torch.nn import functional as F
 from multimdm.objectives.settings import Coupling
 from multimdm.process import Process
 from support.gumbel_law import joint_law
+
+Tie = Coupling | Literal["apart"]
+"""apart: shared Gumbels of the masks alone, and a reveal that is independent of them."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Pairs:
     probability: Tensor
 
 
-def coupled_pairs(process: Process, law: Tensor, s: float, t: float, coupling: Coupling) -> Pairs:
+def coupled_pairs(process: Process, law: Tensor, s: float, t: float, coupling: Tie) -> Pairs:
     """Data with the law [V, V]; given x_0 the positions are independent."""
     joint = torch.stack([one_position(process, token, s, t, coupling) for token in range(process.vocab_size)])
     whole = torch.einsum("ab,aik,bjl->abijkl", law, joint, joint)
@@ -29,12 +33,20 @@ def coupled_pairs(process: Process, law: Tensor, s: float, t: float, coupling: C
     return Pairs(where[:, 0:2], where[:, 2:4], where[:, 4:6], whole[tuple(where.T)])
 
 
-def one_position(process: Process, token: int, s: float, t: float, coupling: Coupling) -> Tensor:
+def one_position(process: Process, token: int, s: float, t: float, coupling: Tie) -> Tensor:
     """P(x_s, x_t | x_0) of one position, [S, S]."""
     times = torch.tensor([s, t], dtype=torch.float64)
     first, second = process.marginal(torch.full((2,), token), times)
     if coupling == "gumbel":
         return joint_law(first, second)
+    if coupling == "apart":
+        V = process.vocab_size
+        hidden_s, hidden_t = first[V:].sum(), second[V:].sum()
+        law = torch.zeros(process.num_states, process.num_states, dtype=torch.float64)
+        law[token, token] = 1 - hidden_t
+        law[token, V:] = (hidden_t - hidden_s) * second[V:] / hidden_t
+        law[V:, V:] = hidden_s * joint_law(first[V:] / hidden_s, second[V:] / hidden_t)
+        return law
     if coupling == "markov":
         return first[:, None] * process.transition(torch.arange(process.num_states), times[0], times[1])
     assert coupling == "independent"

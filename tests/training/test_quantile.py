@@ -27,10 +27,10 @@ from multimdm.training.building import distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.engine import Engine
 from multimdm.training.loop import Job, train
-from multimdm.training.noise_strings import noise_seed
 from multimdm.training.parts import Parts
 from multimdm.training.quantile_pairs import FreshCells, QuantilePairs, WrittenPairs, quantile_pairs
 from multimdm.training.recipes import parse_recipe
+from multimdm.training.seeds import stage_seed
 from multimdm.training.settings import CoupleRecipe, DataSettings, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import PreparedSource, open_source
 from multimdm.training.stored_cells import StoredCells
@@ -87,7 +87,6 @@ def recipe(init: Path, data: dict[str, Any], **sections: Any) -> dict[str, Any]:
         "init": str(init),
         "data": data,
         "process": {"num_masks": M, "rho": 20.0},
-        "matching": None,
         "quantile": {"size": 16, "reuse": 2},
         "train": {"steps": 6, "batch_size": 8, "learning_rate": 0.01, "warmup": 0, "decay": "constant", "ema": 0.9},
         "log": {**TINY["log"], "checkpoint_every": 2, "validate_every": 0},
@@ -106,7 +105,7 @@ def pairs_of(built: Job, seed: int | None = None) -> QuantilePairs | WrittenPair
     assert built.quantiles is not None
     assert isinstance(built.model.process, MultiMask)
     engine = Engine(built.model.network, built.recipe.train)
-    seed = noise_seed(built.recipe.train.seed, built.model.lineage) if seed is None else seed
+    seed = stage_seed(built.recipe.train.seed, built.model.lineage) if seed is None else seed
     pairs = quantile_pairs(built.quantiles, engine, built.model.process, built.source, seed, lambda text: None)
     if pairs.due(0):
         pairs.refresh(0)
@@ -337,7 +336,7 @@ def test_numbers_are_new_in_every_epoch_and_stage(places):
     assert int(bare.sum()) > 20
     assert float((epochs[0][2] != epochs[1][2])[bare].double().mean()) > 0.6
     lineage = [{"command": "couple", "recipe": recipe(*places["padded"])}]
-    seeds = [noise_seed(0, lineage[:stage]) for stage in range(2)]
+    seeds = [stage_seed(0, lineage[:stage]) for stage in range(2)]
     assert seeds[0] != seeds[1]
     for texts in ("data", "teacher"):
         staged = job(places["padded"], quantile={"texts": texts})
@@ -625,10 +624,9 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
     assert all(math.isfinite(record["loss"]) for record in metrics(tmp_path / "run"))
     assert not torch.equal(pairs_of(built).train(0, 8)[1], pairs_of(job(places["padded"])).train(0, 8)[1])
     refused: list[tuple[dict[str, Any], str]] = [
-        ({}, "is tied to the text: give the section matching or quantile"),
+        ({}, "is tied to the text: give the section quantile"),
         ({"quantile": {}}, r"quantile\.teacher must be given: a model with quantile noise is not autoregressive"),
         ({"quantile": {"teacher": str(coupled)}}, "must be autoregressive"),
-        ({"quantile": {"teacher": "x"}, "matching": {"size": 16}}, "give one of the sections matching and quantile"),
         ({"quantile": {"teacher": "x"}, "consistency": {}}, r"quantile needs consistency\.coupling: anchored, or sdtt"),
         ({"quantile": {"teacher": "x", "texts": "teacher", "size": 12}}, r"quantile\.size must be a multiple of .*, 8"),
     ]
@@ -643,8 +641,6 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
 @pytest.mark.parametrize(
     ("system", "sections", "message"),
     [
-        ("ar", {"matching": {"size": 16}}, "with quantile there is nothing to match or generate: add matching: null"),
-        ("ar", {"generation": {"size": 16}}, "with quantile there is nothing to match or generate"),
         ("ar", {"drafts": 0.1, "noise_shown": False}, "drafts needs noise_shown: true"),
         ("ar", {"at_one": 0.5, "surest": 0.3, "drafts": 0.3}, "must not exceed 1 together"),
         ("ar", {"process": {"num_masks": 1}}, r"process\.num_masks must be at least 2: .* has one mask"),
@@ -662,12 +658,7 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
         (
             "duo",
             {"quantile": {"teacher": "tales"}},
-            "init must be a masked or multi-mask diffusion model; .* has Uniform",
-        ),
-        (
-            "ar",
-            {"quantile": None},
-            "init must be a masked .* model, or with quantile an autoregressive one; .* has None",
+            "init must be an autoregressive, masked or multi-mask model; .* has Uniform",
         ),
         ("ar", {"advice": {"order": "backwards"}}, "order"),
     ],

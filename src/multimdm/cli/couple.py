@@ -1,4 +1,4 @@
-"""`multimdm couple`: tie the noise of a masked or multi-mask model to the texts, by a recipe."""
+"""`multimdm couple`: teach a network to read quantile noise, by a recipe."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,11 @@ from multimdm.training.settings import STRICT, CoupleRecipe
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class Options(CoupleRecipe, RunOptions):
-    """Tie the noise to the texts: each text is matched with its own, so that the first step knows where it is going.
+    """Quantile noise: each text is given the numbers by which an autoregressive teacher would draw it, cut into masks.
 
-    Example: multimdm couple tales-couple --init runs/tales-multimdm-cont/model
+    One or two calls then know what to write. The network begins as its teacher, or as a masked model.
+
+    Example: multimdm couple tales-quantile --init runs/tales-ar/model
 
     RECIPE is a file, or the name of one that comes with the package. Every key of it can be overridden by an option.
     The same command again goes on where the run was stopped. Writes checkpoints, metrics.jsonl, TensorBoard's files and

@@ -14,7 +14,7 @@ COMMANDS = {
     "prepare": "turn text into sequences of tokens that training reads: files or Hub data sets, any tokenizer",
     "pretrain": "train a model from random weights: MDLM, DUO, MultiMDM or autoregressive, by a recipe",
     "adapt": "continue a masked diffusion model with many masks (MultiMDM-cont), by a recipe",
-    "couple": "tie the noise of a masked or multi-mask model to the texts, for better few-step samples, by a recipe",
+    "couple": "turn an autoregressive model into a writer of few calls by quantile noise, by a recipe",
     "distill": "make a few-step generator of a trained model: consistency, DUO's DCD or SDTT, by a recipe",
     "sample": "draw texts from a checkpoint: unconditional, after a prompt, or with gaps filled in",
     "evaluate": "measure a checkpoint: GenPPL, entropy and variety of its samples at several K, and its NELBO",

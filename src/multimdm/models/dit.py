@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from multimdm.models.config import DiTConfig
-from multimdm.models.head import Reduce, reduce_logits, sequence_logits
+from multimdm.models.head import Reduce, reduce_logits
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
 from multimdm.process import Mixture, NoisyMixture, Time
 from multimdm.process.precision import widened
@@ -88,10 +88,6 @@ class DiT(nn.Module):
         """The map to logits: `logits(features(...))` is what a call gives."""
         weight = self.output_layer.linear.weight
         return F.linear(features.to(weight.dtype), weight, self._bias())
-
-    def sequence_logits(self, features: Float[Tensor, "n L d"], tokens: Int[Tensor, "k L"]) -> Float[Tensor, "k n"]:
-        """Sums of the logits of whole sequences of tokens, each at the features of each of n inputs."""
-        return sequence_logits(features, self.output_layer.linear.weight, self._bias(), tokens)
 
     def _embed(self, x_t: Tensor | Mixture | NoisyMixture) -> Float[Tensor, "B L d"]:
         if isinstance(x_t, NoisyMixture):

@@ -8,7 +8,7 @@ touched. Only sums survive: the gradients of the features, the weight and the bi
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,17 +23,6 @@ Reduce = Callable[[Tensor, slice], Tensor | tuple[Tensor, ...]]
 The first result, if it is a floating number without dimensions, is a loss: it is summed over chunks and can be
 differentiated. Everything else is kept without gradient: numbers are summed, tensors [n, ...] joined.
 """
-
-
-def sequence_logits(
-    features: Float[Tensor, "n L d"],
-    weight: Float[Tensor, "V d"],
-    bias: Float[Tensor, " V"],
-    tokens: Int[Tensor, "k L"],
-) -> Float[Tensor, "k n"]:
-    """sum_l logit of tokens[i, l] at features[m, l], for all i and m: one matrix product, and no table of logits."""
-    rows, biases = weight[tokens].to(torch.float32), bias[tokens].sum(1, dtype=torch.float32)
-    return rows.flatten(1) @ features.to(torch.float32).flatten(1).T + biases[:, None]
 
 
 def reduce_logits(

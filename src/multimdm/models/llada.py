@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from multimdm.models.head import Reduce, reduce_logits, sequence_logits
+from multimdm.models.head import Reduce, reduce_logits
 from multimdm.models.llada_adapter import Adapter
 from multimdm.models.llada_config import LLaDAConfig
 from multimdm.models.llada_layers import LLaDABlock, RmsNorm, rotary_angles
@@ -101,10 +101,6 @@ class LLaDA(nn.Module):
         """The head: `logits(features(...))` is what a call gives."""
         weight = self.ff_out.weight
         return F.linear(features.to(weight.dtype), weight, self._bias())
-
-    def sequence_logits(self, features: Float[Tensor, "n L d"], tokens: Int[Tensor, "k L"]) -> Float[Tensor, "k n"]:
-        """Sums of the logits of whole sequences of tokens, each at the features of each of n inputs."""
-        return sequence_logits(features, self.ff_out.weight, self._bias(), tokens)
 
     def rows_of(self, ids: Int[Tensor, "*s"]) -> Int[Tensor, "*s"]:
         """Rows of the embedding: a clean token's own, a mask's wherever it lies."""

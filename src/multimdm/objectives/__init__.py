@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from multimdm.objectives.ramp import Ramp
     from multimdm.objectives.relaxation import RelaxedElbo
     from multimdm.objectives.sdtt import Sdtt
-    from multimdm.objectives.settings import ConsistencySettings, MatchingSettings, Relaxation, SdttSettings, Shares
+    from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
     from multimdm.objectives.times import stratified_times
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "Coupled",
     "Distillation",
     "Elbo",
-    "MatchingSettings",
     "NextToken",
     "Objective",
     "Ramp",
@@ -48,7 +47,6 @@ __getattr__ = on_demand(
         "Coupled": "coupled",
         "Distillation": "base",
         "Elbo": "elbo",
-        "MatchingSettings": "settings",
         "NextToken": "next_token",
         "Objective": "base",
         "Ramp": "ramp",

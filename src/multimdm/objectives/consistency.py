@@ -66,7 +66,8 @@ class Consistency:
         if self.settings.coupling == "anchored":
             assert isinstance(self.process, MultiMask)
             end = tied_path(self.process, batch).end
-        x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end)
+        apart = self.settings.visible_target == "skip"
+        x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end, apart)
         return self.compare(network, batch, x_s, s, x_t, t, end)
 
     def compare(
@@ -85,7 +86,8 @@ class Consistency:
         distribution, as DUO-DCD does. With `end`, the x_1 of the paths, both know it: they are shown it, or Bayes' rule
         tells them (`told_of_end`). In the second case a teacher that sees the designated mask has only its tokens left,
         while the student does not see it yet: the two are compared among these, and -log of the mass that the student
-        gives them is added unless `visible_target` is skip.
+        gives them is added, whatever `visible_target` says: no token shows there, and without it the masses would be
+        learnt only from pairs whose x_s names no mask.
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
@@ -107,7 +109,7 @@ class Consistency:
             named = None if end is None else _among(hidden, target)
             matching = divergence(self.settings.divergence, hidden if named is None else named, target).sum()
             revealed = matching.new_zeros(()) if known is None else self._revealed(logits[known], clean[rows][known])
-            if named is not None and self.settings.visible_target != "skip":
+            if named is not None:
                 revealed = revealed + (hidden.logsumexp(-1) - named.logsumexp(-1)).sum()
             return matching + revealed, matching.detach(), revealed.detach()
 

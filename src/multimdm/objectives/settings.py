@@ -18,7 +18,6 @@ Divergence = Literal["reverse_kl", "forward_kl", "mse", "tvd"]
 """reverse_kl: KL(student || teacher), which seeks the teacher's modes; forward_kl: KL(teacher || student), which covers
 them; mse: the squared distance of the probabilities; tvd: half the sum of their absolute differences."""
 VisibleTarget = Literal["skip", "cross_entropy", "smoothed"]
-Solver = Literal["exact", "greedy"]
 ALPHA_RANGE = (0.95, 0.05)
 """What DUO's published gammas, -3.55 and -1.85, come to for GPT-2's vocabulary."""
 
@@ -35,7 +34,8 @@ class ConsistencySettings(Rounds):
     """KL(student || teacher), or KL(teacher || student), for which the theorem is."""
     visible_target: VisibleTarget = "skip"
     """Where a token is masked at t and visible at s the teacher's prediction is certain, and reverse KL infinite.
-    skip: nothing is learnt there. cross_entropy: -log of the student's probability of the token (the forward KL).
+    skip: nothing is learnt there, and pairs along gumbel paths are drawn so that leaving these positions out does not
+    select (`path_revealed_apart`). cross_entropy: -log of the student's probability of the token (the forward KL).
     smoothed: the divergence from the certain prediction mixed with a little of the uniform one."""
     smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-3
     """Of `smoothed`: the share of the uniform distribution."""
@@ -116,30 +116,6 @@ class Relaxation:
 
         gamma_min, _ = self.gammas(vocab_size)
         return sufficient_top(vocab_size, self.tau, math.sqrt(1 / (1 + math.exp(-gamma_min))))
-
-
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
-class MatchingSettings:
-    """How texts and noise are matched."""
-
-    size: Annotated[int, Field(ge=2)] = 512
-    """n: how many texts and noise strings are matched at a time. The noise can tell log n nats of a text at most."""
-    reuse: Annotated[int, Field(ge=1)] = 4
-    """How many sets of n texts the same n noise strings are matched with, one after another: the network runs on the
-    noise once for all of them."""
-    solver: Solver = "exact"
-    """exact: the least total cost (about n^3 work). greedy: the best pair first, then the best of what is left."""
-    blocks: Annotated[int, Field(ge=1)] | None = None
-    """Then match blocks of this many positions as well, within groups of close texts. x_1 is then uniform block by
-    block only. Without it, whole strings are matched and x_1 is exactly uniform."""
-    group: Annotated[int, Field(ge=2)] = 16
-    """With blocks: texts per group; must divide size."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "MatchingSettings":
-        if self.blocks is not None and self.size % self.group:
-            raise ValueError(f"group must divide size, {self.size}; got {self.group}")
-        return self
 
 
 class Kind(IntEnum):

@@ -118,6 +118,12 @@ def base_tokenizer(path: str | Path) -> Tokenizer | None:
     return _tokenizer(local_directory(path))
 
 
+def base_lineage(path: str | Path) -> tuple[dict[str, Any], ...]:
+    """How a base came to be, without its weights; nothing is known of a published one."""
+    settings = _mask_settings(local_directory(path))
+    return () if settings is None else settings.lineage
+
+
 def base_digest(path: str | Path) -> str:
     """A hash that tells one base from another: of its last norm and the row of its mask, as they are stored."""
     directory = local_directory(path)

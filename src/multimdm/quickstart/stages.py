@@ -20,7 +20,6 @@ from multimdm.training.settings import (
     NetworkSettings,
     PretrainRecipe,
     ProcessChoice,
-    QuantileSettings,
     TrainSettings,
 )
 
@@ -139,8 +138,6 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
         recipe = CoupleRecipe(
             init=str(folder / "ar" / "model"),
             process=ProcessChoice(num_masks=BUCKETS, rho=1000.0),
-            matching=None,
-            quantile=QuantileSettings(),
             at_one=0.35,
             surest=0.35,
             prompts=0.1,
@@ -154,7 +151,7 @@ def stages(budget: Budget, seed: int) -> list[Stage]:
         def job(folder: Path) -> Job:
             recipe = DistillRecipe(
                 init=str(folder / init / "model"),
-                consistency=ConsistencySettings(delta=2.0**-6, rounds=5, mu=0.98),
+                consistency=ConsistencySettings(delta=2.0**-6, rounds=5, teacher="rounds"),
                 train=train(budget.distilled, 5e-4, ema=0.98),
                 log=quiet_log,
             )

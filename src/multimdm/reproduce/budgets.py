@@ -9,7 +9,10 @@ from multimdm.training.settings import DistillRecipe, TrainingRecipe
 
 @dataclass(frozen=True)
 class Budget:
-    """Sequences that went through training, over all runs that lead to a model. All have one length at a scale."""
+    """Sequences that went through training, over all runs that lead to a model. All have one length at a scale.
+
+    Stages draw their own (`stage_seed`): on Tales no story is counted twice, unless a recipe reuses pairs that it made.
+    """
 
     training: int
     distillation: int

@@ -26,7 +26,7 @@ from multimdm.training.llada_jobs import adapt_llada_job, pretrain_llada
 from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
 from multimdm.training.quantile_jobs import open_quantiles
-from multimdm.training.seeds import derive
+from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
 from multimdm.training.starts import check_fits, own_copy
@@ -84,7 +84,7 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
         f"init must be a masked diffusion model with one mask, of which more are made; {recipe.init} has "
         f"{start.process!r}",
     )
-    source = open_source(recipe.data, recipe.train.seed)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
     network = expand_masks(start.network, recipe.process.num_masks)
     if recipe.conditioning != "none":
@@ -104,7 +104,7 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
         raise ValueError(f"init must be a diffusion model; {recipe.init} is autoregressive")
     if not isinstance(start.process, Process):
         raise ValueError(f"init must be a model of a discrete process; {recipe.init} has {start.process!r}")
-    source = open_source(recipe.data, recipe.train.seed)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
     _check_tie(recipe, start)
     teacher = own_copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)
@@ -121,28 +121,26 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
     tokenizer = start.tokenizer or source.tokenizer
     quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
     model = replace(start, network=network, tokenizer=tokenizer, foreign=None, leftover={})
-    return Job(name, "distill", model, objective, source, recipe, teacher, recipe.matching, quantiles=quantiles)
+    return Job(name, "distill", model, objective, source, recipe, teacher, quantiles)
 
 
 def _check_tie(recipe: DistillRecipe, start: Model) -> None:
-    """What was learnt from matched pairs is lost along paths that end elsewhere, and matching is no use to others."""
+    """What was learnt of quantile noise is lost along paths that end elsewhere, and it is no use to other models."""
     process, anchored = start.process, recipe.consistency is not None and recipe.consistency.coupling == "anchored"
     tied = isinstance(process, MultiMask) and process.tied_noise
-    for name, section in (("matching", recipe.matching), ("quantile", recipe.quantile)):
-        require(
-            tied or section is None,
-            f"{name} is for an init whose noise is tied to the text; {recipe.init} is none: make one by multimdm "
-            "couple",
-        )
+    require(
+        tied or recipe.quantile is None,
+        f"quantile is for an init with quantile noise; {recipe.init} has none: make one by multimdm couple",
+    )
     require(
         tied or not anchored or not isinstance(process, MultiMask),
         f"coupling anchored is for an init whose noise is tied to the text; {recipe.init} is none: make one by "
         "multimdm couple, or take another coupling",
     )
     require(
-        not tied or recipe.matching is not None or recipe.quantile is not None,
-        f"the noise of {recipe.init} is tied to the text: give the section matching or quantile that tied it, and "
-        "consistency with coupling: anchored, or sdtt; other ways to distil would untie it",
+        not tied or recipe.quantile is not None,
+        f"the noise of {recipe.init} is tied to the text: give the section quantile that tied it, and consistency with "
+        "coupling: anchored, or sdtt; other ways to distil would untie it",
     )
 
 

@@ -1,4 +1,4 @@
-"""From a recipe of `multimdm couple` to a job: a checkpoint whose noise is to be tied to the texts."""
+"""From a recipe of `multimdm couple` to a job: a checkpoint that is to learn from quantile noise."""
 
 from dataclasses import replace
 
@@ -13,34 +13,32 @@ from multimdm.models import (
     gate_time,
     look_both_ways,
     show_noise,
-    tell_masks_apart,
     with_dropout,
 )
 from multimdm.objectives import Coupled
 from multimdm.pipeline import Model
-from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Schedule
 from multimdm.process.checks import require
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
 from multimdm.training.quantile_jobs import open_quantiles
-from multimdm.training.seeds import derive
+from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import CoupleRecipe, ProcessChoice
 from multimdm.training.sources import Source, open_source
-from multimdm.training.starts import check_fits, own_copy
+from multimdm.training.starts import check_fits
 
 
 def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     """The network of a checkpoint, whose noise is to be tied to the texts; one mask becomes several that differ."""
     start = multimdm.load(recipe.init)
-    source = open_source(recipe.data, recipe.train.seed, start.tokenizer)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage), start.tokenizer)
     check_fits(start, recipe.init, source)
-    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
+    quantiles = open_quantiles(recipe.quantile, recipe.init, start, source)
     start = _masked_start(recipe, start)
     network, process = start.network, start.process
     assert isinstance(process, MultiMask)
-    coded = process.num_masks == 1 and recipe.quantile is not None and recipe.mask_codes > 0
+    coded = process.num_masks == 1 and recipe.mask_codes > 0
     if process.num_masks == 1:
         network, process = _several_masks(recipe, start, source)
     elif recipe.process is not None:
@@ -49,39 +47,27 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     if coded and isinstance(network, DiT):
         network = code_masks(network, recipe.mask_codes, derive(recipe.train.seed, "mask codes"))
     process = process.tied(recipe.noise_shown)
-    teacher = None
-    if recipe.generation is not None:
-        _check_makes_pairs(recipe, start, process, source)
-        teacher = own_copy(network)
     model = Model(
         network,
         process,
         start.tokenizer or source.tokenizer,
         lineage=start.lineage,
-        advice=_advice(recipe),
-        cell_order=quantiles.order if quantiles is not None and isinstance(quantiles.order, torch.Tensor) else None,
+        advice=recipe.advice or SamplingAdvice(order="confidence", temperature=0.0),
+        cell_order=quantiles.order if isinstance(quantiles.order, torch.Tensor) else None,
     )
     objective = Coupled(process, recipe.shares, recipe.weight)
-    return Job(name, "couple", model, objective, source, recipe, teacher, recipe.matching, recipe.generation, quantiles)
-
-
-def _advice(recipe: CoupleRecipe) -> SamplingAdvice | None:
-    """What the recipe says, or what suits its noise."""
-    if recipe.advice is None and recipe.quantile is not None:
-        return SamplingAdvice(order="confidence", temperature=0.0)
-    return recipe.advice
+    return Job(name, "couple", model, objective, source, recipe, quantiles=quantiles)
 
 
 def _masked_start(recipe: CoupleRecipe, start: Model) -> Model:
-    """A masked or multi-mask model: an autoregressive one is made to look both ways, for quantile noise."""
-    if start.process is None and recipe.quantile is not None:
+    """A masked or multi-mask model: an autoregressive one is made to look both ways."""
+    if start.process is None:
         assert isinstance(start.network, DiT)
         network = look_both_ways(start.network)
         return replace(start, network=network, process=MultiMask(network.config.vocab_size))
     if not isinstance(start.process, MultiMask):
-        other = ", or with quantile an autoregressive one" if recipe.quantile is None else ""
         raise ValueError(
-            f"init must be a masked or multi-mask diffusion model{other}; {recipe.init} has {start.process!r}"
+            f"init must be an autoregressive, masked or multi-mask model; {recipe.init} has {start.process!r}"
         )
     return start
 
@@ -102,25 +88,6 @@ def _seeing(recipe: CoupleRecipe, network: Backbone) -> Backbone:
     network = show_noise(network) if recipe.noise_shown else network
     network = network if recipe.conditioning == "none" else gate_time(network, recipe.conditioning)
     return network if recipe.dropout is None else with_dropout(network, recipe.dropout)
-
-
-def _check_makes_pairs(recipe: CoupleRecipe, start: Model, process: MultiMask, source: Source) -> None:
-    """Noise must lead init to texts as it shall lead the model that is trained on them."""
-    require(
-        isinstance(start.process, MultiMask) and start.process.tied_noise,
-        f"generation needs an init whose noise is tied to the text already; {recipe.init} is none: make one by "
-        "multimdm couple with matching",
-    )
-    require(
-        same_process(start.process, process),
-        f"with generation process and noise_shown must be those of init; {recipe.init} has {start.process!r}, the "
-        f"recipe asks for {process!r}",
-    )
-    require(
-        not source.hides_lengths,
-        "generation needs a model that learns where texts end: with data.learn_padding: false what it writes behind "
-        "them would be trained on",
-    )
 
 
 def _same_masks(
@@ -158,6 +125,4 @@ def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[
         raise ValueError(f"{recipe.init} is a LLaDA network with one mask: give it several by multimdm adapt first")
     M, seed = recipe.process.num_masks, recipe.train.seed
     network = expand_masks(start.network, M)
-    if recipe.quantile is None:  # else codes tell them apart
-        network = tell_masks_apart(network, recipe.mask_noise, derive(seed, "mask noise"))
     return network, multi_mask(recipe.process, M, source, seed, embeddings=start.network.vocab_embed.embedding)

@@ -73,7 +73,7 @@ class Engine:
         if self._mesh is not None:
             for part in (*network.blocks, network):
                 fully_shard(part, mesh=self._mesh)
-            for method in ("features", "logits", "sequence_logits"):
+            for method in ("features", "logits"):
                 register_fsdp_forward_method(network, method)
         return network
 

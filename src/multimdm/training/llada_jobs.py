@@ -10,13 +10,13 @@ from multimdm.models.llada_masks import RESERVED, appended_rows, check_unused, e
 from multimdm.models.lora import attach
 from multimdm.objectives import Elbo
 from multimdm.pipeline import Model
-from multimdm.pipeline.llada import base_digest, base_model_config, base_tokenizer
+from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
 from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
-from multimdm.training.seeds import derive
+from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import AdaptRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
 
@@ -54,7 +54,7 @@ def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
     What does not fit is found out from the small files, before weights are read.
     """
     config = base_model_config(recipe.init)
-    source = open_source(recipe.data, recipe.train.seed)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, base_lineage(recipe.init)))
     _check_fits(config, recipe, source)
     check_tokenizer(base_tokenizer(recipe.init), recipe.init, source)
     rows = _mask_rows(config, recipe, source)

@@ -16,7 +16,7 @@ from multimdm.data.directories import write_text
 from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
 from multimdm.models import Backbone
-from multimdm.objectives import Batch, Distillation, MatchingSettings, Objective, stratified_times
+from multimdm.objectives import Batch, Distillation, Objective, stratified_times
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Streams, debug_checks
@@ -24,9 +24,6 @@ from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
 from multimdm.training.engine import Engine, like
-from multimdm.training.generated import GeneratedPairs
-from multimdm.training.noise_strings import noise_seed
-from multimdm.training.pairing import Pairing
 from multimdm.training.pairs import Pairs
 from multimdm.training.parts import Parts
 from multimdm.training.quantile_pairs import Quantiles, quantile_pairs
@@ -34,8 +31,8 @@ from multimdm.training.rates import learning_rate
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.records import Records
 from multimdm.training.resuming import Resume, check_same_run, find_checkpoint
-from multimdm.training.seeds import derive
-from multimdm.training.settings import GenerationSettings, TrainingRecipe
+from multimdm.training.seeds import derive, stage_seed
+from multimdm.training.settings import TrainingRecipe
 from multimdm.training.sources import Source
 from multimdm.training.teacher import Teacher
 from multimdm.training.validation import describe_nelbo, validation_sums
@@ -54,11 +51,7 @@ class Job:
     source: Source
     recipe: TrainingRecipe
     teacher: Backbone | None = None
-    """Of a distillation: the first teacher. Of generated pairs: who makes them."""
-    matching: MatchingSettings | None = None
-    """If texts are to be matched with their noise."""
-    generation: GenerationSettings | None = None
-    """If the teacher is to make the texts from their noise."""
+    """Of a distillation: the first teacher."""
     quantiles: Quantiles | None = None
     """If the noise is to hold the numbers that draw the texts."""
 
@@ -111,6 +104,7 @@ class _Run:
         self.job, self.out, self.engine, self.checkpoints = job, out, engine, checkpoints
         self.train, self.log = job.recipe.train, job.recipe.log
         self.recipe = dump_recipe(job.recipe)
+        self.seed = stage_seed(self.train.seed, job.model.lineage)
         self.parts = Parts(self.train.batch_size, self.train.micro_batch, engine.rank, engine.ranks)
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
         self.teacher = Teacher(engine, job.teacher) if job.teacher is not None else None
@@ -174,7 +168,7 @@ class _Run:
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
             for number, (_, batch) in enumerate(batches):
-                torch.manual_seed(derive(self.train.seed, "dropout", self.step, number, self.engine.rank))
+                torch.manual_seed(derive(self.seed, "dropout", self.step, number, self.engine.rank))
                 with self.engine.accumulating(last=number == len(batches) - 1):
                     result = self.objective(self.engine, batch)
                     self.engine.backward(result.loss * (self.engine.ranks / tokens))
@@ -204,25 +198,18 @@ class _Run:
     def _pairs(self) -> Pairs | None:
         """Of texts and noise, if they belong together."""
         job, process = self.job, self.job.model.process
-        if job.matching is None and job.generation is None and job.quantiles is None:
+        if job.quantiles is None:
             return None
         if not isinstance(process, MultiMask):
             raise ValueError(f"{job.name} is to tie texts to masks, but its process is {process!r}")
-        seed = noise_seed(self.train.seed, job.model.lineage)
-        if job.quantiles is not None:
-            # The display comes later than the pairs, and is asked only when they are made.
-            say = lambda text: self.display.say(text)  # noqa: E731
-            return quantile_pairs(job.quantiles, self.engine, process, job.source, seed, say)
-        if job.matching is not None:
-            return Pairing(job.matching, self.engine, process, job.source, seed)
-        if job.generation is None or self.teacher is None:
-            raise ValueError(f"{job.name} is to be trained on generated pairs, but the job has no teacher to make them")
-        return GeneratedPairs(job.generation, self.engine, self.teacher, process, job.source.length, seed)
+        # The display comes later than the pairs, and is asked only when they are made.
+        say = lambda text: self.display.say(text)  # noqa: E731
+        return quantile_pairs(job.quantiles, self.engine, process, job.source, self.seed, say)
 
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""
         device, first_of_step = self.engine.device, self.step * self.train.batch_size
-        generator = torch.Generator().manual_seed(derive(self.train.seed, "times", self.step))
+        generator = torch.Generator().manual_seed(derive(self.seed, "times", self.step))
         times = stratified_times(self.train.batch_size, generator)
         for part in self.parts:
             example, noise = self._texts(first_of_step + part.start, len(part))
@@ -231,7 +218,7 @@ class _Run:
                 Batch(
                     *example.on(device),
                     times=times[part.start : part.stop],
-                    generator=Streams.spawn(derive(self.train.seed, "noise"), len(part), first_of_step + part.start),
+                    generator=Streams.spawn(derive(self.seed, "noise"), len(part), first_of_step + part.start),
                     step=self.step,
                     steps=self.train.steps,
                     noise=noise,
@@ -265,8 +252,6 @@ class _Run:
             numbers = window.means()
             if isinstance(self.objective, Distillation):
                 numbers |= self.objective.settings_at(self.step - 1, self.train.steps)
-            if self.pairs is not None:
-                numbers |= self.pairs.measures()
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
             self.display.show(self.step, numbers)
 

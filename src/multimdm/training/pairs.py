@@ -24,10 +24,6 @@ class Pairs(Protocol):
         """The texts number first .. first + num - 1, and x_1 of each."""
         ...
 
-    def measures(self) -> dict[str, float]:
-        """What is worth a record."""
-        ...
-
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs."""
         ...

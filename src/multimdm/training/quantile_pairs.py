@@ -109,10 +109,6 @@ class QuantilePairs:
         u = numbers(self._cells.of(first, example), Streams.spawn(self._seed, num, first))
         return example, masks_of(u, self._process)
 
-    def measures(self) -> dict[str, float]:
-        """Nothing that is worth a record."""
-        return {}
-
     def state(self) -> dict[str, Tensor]:
         """Nothing: all is a function of the texts' numbers."""
         return {}
@@ -150,10 +146,6 @@ class WrittenPairs:
         places = slice(first % size, first % size + num)
         ids = self._texts[places]
         return Example(ids, torch.ones_like(ids, dtype=torch.bool)), masks_of(self._numbers()[places], self._process)
-
-    def measures(self) -> dict[str, float]:
-        """Nothing that is worth a record."""
-        return {}
 
     def state(self) -> dict[str, Tensor]:
         """All that a resumed run needs."""

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from multimdm.models.config import SIZES
 from multimdm.objectives.ramp import Ramp
-from multimdm.objectives.settings import ConsistencySettings, MatchingSettings, Relaxation, SdttSettings, Shares
+from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
 from multimdm.objectives.step_size import Rounds
 from multimdm.process.settings import USUAL_RANKS, OrderName
 from multimdm.samplers.advice import SamplingAdvice
@@ -254,20 +254,6 @@ class AdaptRecipe(TrainingRecipe):
 
 
 @dataclass(frozen=True, config=STRICT)
-class GenerationSettings:
-    """Pairs of noise and text that the model at hand makes itself, to be trained on."""
-
-    size: Positive = 512
-    """How many pairs are made at a time; must be a multiple of train.batch_size."""
-    reuse: Positive = 4
-    """How often each is trained on before new ones are made."""
-    steps: Positive = 16
-    """Network calls per text. More make better texts, and cost more than training on them."""
-    temperature: PositiveFloat = 1.0
-    """Below 1 texts are cleaner and less varied, and so are those of the model that is made of them."""
-
-
-@dataclass(frozen=True, config=STRICT)
 class QuantileSettings:
     """Noise that holds the numbers by which an autoregressive teacher would draw the text (docs/quantile.md)."""
 
@@ -288,36 +274,28 @@ class QuantileSettings:
     """Of texts that the teacher writes: how often each is trained on before new ones are written."""
 
 
-def check_sets(
-    name: str, sets: MatchingSettings | GenerationSettings | QuantileSettings | None, train: TrainSettings
-) -> None:
+def check_sets(quantile: QuantileSettings, train: TrainSettings) -> None:
     """A step's texts must belong to one set, if they come in sets."""
-    if isinstance(sets, QuantileSettings) and sets.texts == "data":
-        return
-    if sets is not None and sets.size % train.batch_size:
-        raise ValueError(f"{name}.size must be a multiple of train.batch_size, {train.batch_size}; got {sets.size}")
+    if quantile.texts == "teacher" and quantile.size % train.batch_size:
+        raise ValueError(
+            f"quantile.size must be a multiple of train.batch_size, {train.batch_size}; got {quantile.size}"
+        )
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class CoupleRecipe(TrainingRecipe):
-    """A model whose noise is tied to the text, from a masked or multi-mask model."""
+    """A model with quantile noise: every text has, as its x_1, the numbers by which a teacher would draw it."""
 
     init: str
-    """The checkpoint to start from: a directory or a name on the Hub, of a network with one mask or several."""
+    """The checkpoint to start from: a directory or a name on the Hub. An autoregressive model of ours, which is its own
+    teacher unless another is named, or a network with one mask or several."""
     process: ProcessChoice | None = None
     """Of an init with one mask: the masks to make of it. An init with several keeps its own, whose num_masks and
     assignment must then be named here; the schedule (rho, alpha) may be another."""
-    mask_noise: NonNegativeFloat = 0.1
-    """Of an init with one mask: noise on the rows of its copies, beside the size of their entries. All copies predict
-    alike, so that there would be nothing to match by."""
-    matching: MatchingSettings | None = MatchingSettings()
-    """null: noise is drawn independently of the text, which is the control; paths and sampling are the same."""
-    generation: GenerationSettings | None = None
-    """Instead of matching (matching: null), with an init that is coupled: texts that it makes from their noise."""
-    quantile: QuantileSettings | None = None
-    """Instead of matching (matching: null): the numbers by which an autoregressive teacher would draw each text."""
+    quantile: QuantileSettings = QuantileSettings()
+    """Whose numbers they are, and of which texts."""
     mask_codes: NonNegativeFloat = 1.0
-    """With quantile, of an init with one mask: rows that say where in [0, 1) the bucket of a mask lies, beside the size
+    """Of an init without masks or with one: rows that say where in [0, 1) the bucket of a mask lies, beside the size
     of tokens' rows. Without them (0) what the masks mean has to be found."""
     noise_shown: bool = True
     """Show the network x_1 beside x_t, at every position and time, by rows that begin at zero. Else it sees x_t alone,
@@ -332,8 +310,8 @@ class CoupleRecipe(TrainingRecipe):
     prompts: BelowOne = 0.0
     """Share, of sequences of every kind, whose beginning is given, with no noise behind it, as that of a prompt."""
     advice: SamplingAdvice | None = None
-    """How the model wants to be sampled, for who does not say otherwise. Without it: by confidence at temperature 0 if
-    the noise is quantile noise, which carries all chance, and as usual with other noise."""
+    """How the model wants to be sampled, for who does not say otherwise. Without it: by confidence at temperature 0,
+    since the noise carries all chance."""
     weight: Literal["elbo", "even"] = "elbo"
     """Of the other times. elbo: every position counts once, at the time of its reveal. even: all hidden positions."""
     conditioning: Literal["sigma", "time", "none"] = "sigma"
@@ -343,18 +321,12 @@ class CoupleRecipe(TrainingRecipe):
 
     @model_validator(mode="after")
     def _check(self) -> "CoupleRecipe":
-        if self.generation is not None and self.matching is not None:
-            raise ValueError("with generation there is nothing to match: add matching: null, or leave it out")
-        if self.quantile is not None and (self.matching is not None or self.generation is not None):
-            raise ValueError("with quantile there is nothing to match or generate: add matching: null")
         if self.drafts and not self.noise_shown:
             raise ValueError("drafts needs noise_shown: true: a draft has no masks left that would tell of x_1")
-        if self.data.kind == "none" and (self.quantile is None or self.quantile.texts == "data"):
+        if self.data.kind == "none" and self.quantile.texts == "data":
             raise ValueError("data.kind none needs quantile.texts: teacher: someone must write the texts")
         _ = self.shares  # together they must not exceed 1
-        check_sets("matching", self.matching, self.train)
-        check_sets("generation", self.generation, self.train)
-        check_sets("quantile", self.quantile, self.train)
+        check_sets(self.quantile, self.train)
         return self
 
     @property
@@ -376,11 +348,8 @@ class DistillRecipe(TrainingRecipe):
     """Consistency distillation: along shared-Gumbel paths, along DUO's Gaussian ones (DCD), and its controls."""
     sdtt: SdttSettings | None = None
     """Self-distillation through time."""
-    matching: MatchingSettings | None = None
-    """Of an init whose noise is tied to the text, with consistency along anchored paths or sdtt: pairs go on being
-    matched."""
     quantile: QuantileSettings | None = None
-    """Likewise, of an init with quantile noise: give its teacher."""
+    """Of an init with quantile noise, with consistency along anchored paths or sdtt: give its teacher."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
 
@@ -388,18 +357,14 @@ class DistillRecipe(TrainingRecipe):
     def _check(self) -> "DistillRecipe":
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
-        check_sets("matching", self.matching, self.train)
-        check_sets("quantile", self.quantile, self.train)
-        if self.matching is not None and self.quantile is not None:
-            raise ValueError("give one of the sections matching and quantile: a text has one noise")
-        anchored = self.consistency is None or self.consistency.coupling == "anchored"
-        for name in ("matching", "quantile"):
-            if getattr(self, name) is not None and not anchored:
+        if self.quantile is not None:
+            check_sets(self.quantile, self.train)
+            if self.consistency is not None and self.consistency.coupling != "anchored":
                 raise ValueError(
-                    f"{name} needs consistency.coupling: anchored, or sdtt: paths that end in the text's own noise"
+                    "quantile needs consistency.coupling: anchored, or sdtt: paths that end in the text's own noise"
                 )
-        if self.quantile is not None and self.quantile.teacher is None:
-            raise ValueError("quantile.teacher must be given: a model with quantile noise is not autoregressive")
+            if self.quantile.teacher is None:
+                raise ValueError("quantile.teacher must be given: a model with quantile noise is not autoregressive")
         if self.train.steps % self.rounds.rounds:
             raise ValueError(
                 f"train.steps must be a multiple of the number of rounds, {self.rounds.rounds}; got {self.train.steps}"
