@@ -85,12 +85,24 @@ def _run(arguments: list[str]) -> int:
     except (ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             raise
-        print(f"multimdm {name}: {error}", file=sys.stderr)
+        print(f"multimdm {name}: {_in_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\nmultimdm {name}: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _in_words(error: Exception) -> str:
+    """A complaint of pydantic in one line, others as they are."""
+    if type(error).__module__.startswith("pydantic"):
+        from pydantic import ValidationError
+
+        from multimdm.training.recipes import explain
+
+        if isinstance(error, ValidationError):
+            return explain(error, error.title)
+    return str(error)
 
 
 def _nobody_reads() -> bool:

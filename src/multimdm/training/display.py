@@ -8,6 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal."""
+_FEW = 4
+"""Steps after which the time left is told; the first is not counted, since it warms up."""
 
 
 @runtime_checkable
@@ -37,7 +39,7 @@ class Display:
     def __init__(self, name: str, step: int, steps: int, quiet: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self._name, self._first, self._steps = name, step, steps
-        self._start = self._last_line = time.monotonic()
+        self._start = self._last_line = self._warm = time.monotonic()
         self._progress: Progress | None = None
         if self._console.is_terminal and not quiet:
             columns = (
@@ -57,6 +59,12 @@ class Display:
         """So many steps are done."""
         if self._progress is not None:
             self._progress.update(self._task, completed=step)
+        if step == self._first + 1:
+            self._warm = time.monotonic()
+        if step == self._first + _FEW and step < self._steps:
+            seconds = (time.monotonic() - self._warm) / (_FEW - 1)
+            left = clock(seconds * (self._steps - step))
+            self.say(f"{self._name}: {seconds:.3g} s per step, about {left} left for {self._steps - step:,} steps")
 
     def show(self, step: int, numbers: dict[str, Any]) -> None:
         """New numbers."""

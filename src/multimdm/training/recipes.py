@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs
 
 import multimdm
 
@@ -101,7 +102,7 @@ def explain(error: ValidationError, where: str) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         return f"{where}: {key} is missing"
-    value = "" if isinstance(first["input"], dict) else f"; got {first['input']!r}"
+    value = "" if isinstance(first["input"], dict | ArgsKwargs) else f"; got {first['input']!r}"
     return f"{where}: {key + ': ' if key else ''}{message}{value}"
 
 
