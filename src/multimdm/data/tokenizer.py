@@ -11,12 +11,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from multimdm.data.inert import inert, reason, shown
+from multimdm.data.json_files import parse_json, read_json, read_text
+
 ROLES = ("bos", "eos", "pad", "unk", "mask")
 """Special tokens a tokenizer may have; any may be missing."""
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>")
 """What tokenizers call the end of a turn: LLaDA's (and LLaMA's), and ChatML's."""
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))(?P<word>\w[\w']*)")
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
+_MOST_TOKENS = 2**24
+"""Far above any vocabulary there is."""
+_MOST_BYTES = 2**28
+"""Of a definition."""
 
 
 class Tokenizer:
@@ -47,14 +54,27 @@ class Tokenizer:
         # in its fingerprint.
         self._definition = definition
         self._roles = {role: roles.get(role) for role in ROLES}
+        for role, token in self._roles.items():
+            if token is not None and not isinstance(token, str):
+                raise ValueError(f"tokenizer '{name}': its {role} token must be a text; got {shown(token)}")
+        if chat_template is not None and not isinstance(chat_template, str):
+            raise ValueError(f"tokenizer '{name}': chat_template must be a text; got {shown(chat_template)}")
+        parse_json(definition, f"tokenizer '{name}': tokenizer.json")  # the package aborts at what is too deep
         try:
             self._backend = Backend.from_str(definition)
-        except Exception as error:  # the package raises bare Exceptions
-            raise ValueError(f"tokenizer '{name}': not a readable tokenizer.json ({error})") from error
+        except BaseException as error:  # the package raises bare Exceptions; its panics are not even that
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(f"tokenizer '{name}': not a readable tokenizer.json ({reason(error)})") from None
         self._backend.encode_special_tokens = True
         self._backend.no_padding()
         self._backend.no_truncation()
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        if not vocabulary or max(vocabulary.values()) >= _MOST_TOKENS:
+            raise ValueError(
+                f"tokenizer '{name}': its ids must lie in 0..{_MOST_TOKENS - 1:,}; the largest is "
+                f"{max(vocabulary.values(), default='missing')}"
+            )
         self.vocab_size: int = max(vocabulary.values()) + 1
         """V: the number of clean tokens, special ones included."""
         for role, token in self._roles.items():
@@ -168,7 +188,7 @@ class Tokenizer:
         return cls(
             definition,
             _config_roles(config),
-            str(config["multimdm_name"]),
+            inert(str(config["multimdm_name"]))[:200],
             bool(config.get("multimdm_sentence_case")),
             config.get("chat_template"),
         )
@@ -177,7 +197,7 @@ class Tokenizer:
     def saved_in(directory: str | Path) -> bool:
         """Whether the directory holds a tokenizer that `save` wrote."""
         config = Path(directory) / _CONFIG
-        return config.is_file() and "multimdm_name" in config.read_text(encoding="utf-8")
+        return config.is_file() and "multimdm_name" in read_text(config)
 
     @staticmethod
     def saved_fingerprint(directory: str | Path) -> str:
@@ -194,13 +214,10 @@ def _read(directory: Path) -> tuple[str, dict[str, Any]]:
     for name in (_FILE, _CONFIG):
         if not (directory / name).is_file():
             raise ValueError(f"{directory} holds no saved tokenizer: {name} is missing")
-    try:
-        config = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{directory / _CONFIG} is not JSON ({error})") from error
-    if not isinstance(config, dict) or "multimdm_name" not in config:
+    config = read_json(directory / _CONFIG)
+    if "multimdm_name" not in config:
         raise ValueError(f"{directory} holds a foreign tokenizer; open it with load_tokenizer")
-    return (directory / _FILE).read_text(encoding="utf-8"), config
+    return read_text(directory / _FILE, _MOST_BYTES), config
 
 
 def _config_roles(config: dict[str, Any]) -> dict[str, str | None]:
@@ -209,4 +226,4 @@ def _config_roles(config: dict[str, Any]) -> dict[str, str | None]:
 
 def _fingerprint(definition: str, roles: Mapping[str, str | None]) -> str:
     ordered = json.dumps([roles[role] for role in ROLES], ensure_ascii=False)
-    return hashlib.sha256(f"{definition}\n{ordered}".encode()).hexdigest()
+    return hashlib.sha256(f"{definition}\n{ordered}".encode(errors="backslashreplace")).hexdigest()

@@ -18,7 +18,7 @@ def local_directory(path_or_name: str | Path) -> Path:
     """
     path = Path(path_or_name)
     if path.exists() or not _NAME.fullmatch(str(path_or_name)):
-        return _inside(path)
+        return _checked(_inside(path))
     from huggingface_hub import snapshot_download
 
     try:
@@ -36,3 +36,24 @@ def _inside(path: Path) -> Path:
         return path
     model = path / "model"
     return model if any((model / name).is_file() for name in _SETTINGS) else path
+
+
+def _checked(directory: Path) -> Path:
+    """Its files must be files, and their own: a link in what a stranger packed may lead anywhere.
+
+    The Hub's cache keeps files in a folder blobs beside its snapshots, with links to them. A directory may itself be
+    reached by a link, which its owner made.
+    """
+    if not directory.is_dir():
+        return directory
+    real = directory.resolve()
+    homes = (real, real.parent.parent / "blobs") if real.parent.name == "snapshots" else (real,)
+    for entry in directory.iterdir():
+        if not any(entry.match(pattern) for pattern in _FILES) or entry.is_dir():
+            continue
+        target = entry.resolve()
+        if entry.is_symlink() and not any(target.is_relative_to(home) for home in homes):
+            raise ValueError(f"{entry} is a link to a place outside of the checkpoint; put the file itself there")
+        if not target.is_file():
+            raise ValueError(f"{entry} is not a file")
+    return directory
