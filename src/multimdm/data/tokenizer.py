@@ -79,7 +79,7 @@ class Tokenizer:
         """V: the number of clean tokens, special ones included."""
         for role, token in self._roles.items():
             if token is not None and token not in vocabulary:
-                raise ValueError(f"tokenizer '{name}': its {role} token {token!r} is not in its vocabulary")
+                raise ValueError(f"tokenizer '{name}': its {role} token {shown(token)} is not in its vocabulary")
         ids = {role: None if token is None else vocabulary[token] for role, token in self._roles.items()}
         self.bos_id: int | None = ids["bos"]
         self.eos_id: int | None = ids["eos"]
@@ -111,7 +111,7 @@ class Tokenizer:
             if not str(error).startswith("WordLevel"):
                 raise
             raise ValueError(
-                f"tokenizer '{self.name}' has no token for a word of the text: {self._stranger(texts)!r}"
+                f"tokenizer '{self.name}' has no token for a word of the text: {shown(self._stranger(texts))}"
             ) from None
 
     def encode(self, text: str) -> list[int]:

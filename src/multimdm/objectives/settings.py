@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from multimdm.objectives.ramp import Share
-from multimdm.objectives.step_size import Rounds
+from multimdm.objectives.step_size import Rounds, StepSize
 
 Coupling = Literal["gumbel", "gaussian", "markov", "independent", "anchored"]
 Divergence = Literal["reverse_kl", "forward_kl", "mse", "tvd"]
@@ -49,12 +49,12 @@ class ConsistencySettings(Rounds):
 class SdttSettings(Rounds):
     """The settings of SDTT; defaults are those of the published code, with its intended times."""
 
-    delta: Annotated[float, Field(gt=0, le=1)] = 2.0**-10
+    delta: StepSize = 2.0**-10
     """The teacher's step in the first round."""
     rounds: Annotated[int, Field(ge=1)] = 7
-    growth: Annotated[int, Field(ge=2)] = 2
+    growth: Annotated[int, Field(ge=2, le=2**20)] = 2
     """From round to round; with teacher_steps the student's step becomes the next teacher's."""
-    teacher_steps: Annotated[int, Field(ge=1)] = 2
+    teacher_steps: Annotated[int, Field(ge=1, le=2**20)] = 2
     """Reverse steps of the teacher for one of the student."""
     divergence: Divergence = "reverse_kl"
     compat: bool = False

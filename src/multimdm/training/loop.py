@@ -268,7 +268,7 @@ class _Run:
             process, quantiles = self.job.model.process, self.job.quantiles
             sums = validation_sums(self.engine, process, source, self.parts.of(size), times, quantiles)
             result = NelboSums(self.engine.sum(sums.values)).estimate(process)
-            result = replace(result, one_step=quantiles is not None)
+            result = replace(result, one_step=quantiles is not None, exact=process is None)
         if not record:
             return result
         self._record(
