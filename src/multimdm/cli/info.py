@@ -25,6 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     options = tyro.cli(Options, args=arguments, prog="multimdm info", config=(tyro.conf.FlagCreatePairsOff,))
     import yaml
 
+    from multimdm.data.inert import inert
     from multimdm.pipeline.description import describe
     from multimdm.pipeline.hub import local_directory
     from multimdm.pipeline.model import load_outline
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     print(f"{directory}: {size / 1e6:,.1f} MB")
     for heading, text in describe(model).items():
         for number, line in enumerate([text] if isinstance(text, str) else text):
-            print(f"  {heading if number == 0 else '':<9}  {line}")
+            print(f"  {heading if number == 0 else '':<9}  {inert(line)}")
     if options.recipes:
         for step in model.lineage:
-            print(f"\n{yaml.safe_dump(step, sort_keys=False, allow_unicode=True)}", end="")
+            print(f"\n{yaml.safe_dump(step, sort_keys=False)}", end="")

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from keyword import iskeyword
 
 import multimdm
+from multimdm.data.inert import inert
 
 COMMANDS = {
     "quickstart": "train, adapt, distil, generate and compare on the built-in corpus: the whole story in minutes",
@@ -85,7 +86,7 @@ def _run(arguments: list[str]) -> int:
     except (ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             raise
-        print(f"multimdm {name}: {_in_words(error)}", file=sys.stderr)
+        print(f"multimdm {name}: {inert(_in_words(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\nmultimdm {name}: stopped", file=sys.stderr)

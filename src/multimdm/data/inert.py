@@ -11,6 +11,11 @@ def inert(text: str) -> str:
     return "".join(_written_out(c) if _obeyed(c) else c for c in text)
 
 
+def inert_json(text: str) -> str:
+    """JSON in which such characters, which can stand inside of strings only, are escaped as JSON has it."""
+    return "".join(f"\\u{ord(c):04x}" if _obeyed(c) else c for c in text)
+
+
 def shown(value: object, most: int = 80) -> str:
     """A value in an error: as Python writes it, and not without end."""
     text = repr(value) if not isinstance(value, dict | list | tuple) else f"a {type(value).__name__} of {len(value)}"

@@ -103,8 +103,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, without special tokens."""
-        if self._sentence_case:
-            texts = [_SENTENCE_START.sub(self._plain_start, text) for text in texts]
+        texts = [self._uncapitalised(text) for text in texts]
         try:
             return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
         except Exception as error:  # the package raises bare Exceptions
@@ -117,6 +116,29 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of one text, without special tokens."""
         return self.encode_batch([text])[0]
+
+    def encode_given(self, text: str) -> list[int]:
+        """Ids of what a person wrote; a character that no token stands for is an error, and not lost in silence."""
+        ids = self.encode(text)
+        if (lost := self._lost(text, ids)) is not None:
+            raise ValueError(
+                f"tokenizer '{self.name}' has no token for {lost!r} in the text; leave it out, or write it otherwise"
+            )
+        return ids
+
+    def _lost(self, text: str, ids: list[int]) -> str | None:
+        """The first piece of the text that became the unknown token, or nothing at all."""
+        encoding = self._backend.encode(self._uncapitalised(text), add_special_tokens=False)
+        if self.unk_id is not None and self.unk_id in ids:
+            start, end = encoding.offsets[encoding.ids.index(self.unk_id)]
+            return text[start:end] or text[start : start + 1]
+        covered = bytearray(len(text))
+        for start, end in encoding.offsets:
+            covered[start:end] = b"\1" * (end - start)
+        return next((c for c, seen in zip(text, covered, strict=False) if not seen and not c.isspace()), None)
+
+    def _uncapitalised(self, text: str) -> str:
+        return _SENTENCE_START.sub(self._plain_start, text) if self._sentence_case else text
 
     @property
     def tokens(self) -> list[str | None]:

@@ -103,7 +103,7 @@ class Model:
         if chat:
             ids = chat_ids(tokenizer, [{"role": "user", "content": prompt}])
         else:
-            ids = [*start_ids(tokenizer, bos), *tokenizer.encode(prompt)]
+            ids = [*start_ids(tokenizer, bos), *tokenizer.encode_given(prompt)]
         if new_tokens is not None:
             require(length is None, f"give length or new_tokens, not both; got {length} and {new_tokens}")
             length = len(ids) + check_integer("new_tokens", new_tokens, 1)

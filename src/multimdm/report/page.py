@@ -1,8 +1,10 @@
 """A page of HTML that stands alone: no script, no font, no picture from elsewhere."""
 
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from multimdm.data.inert import inert
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fcfcfb; --card: #ffffff;
@@ -54,6 +56,11 @@ table.trace th { color: var(--soft); font-weight: 400; position: sticky; left: 0
   font-size: .82rem; color: var(--state); }
 @media (max-width: 520px) { main { padding: 1.4rem .9rem 3rem; } th, td { padding: .4rem .55rem; } }
 """
+
+
+def escape(text: str) -> str:
+    """Text as text: no markup, and nothing that turns or hides what stands beside it."""
+    return html.escape(inert(text))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """The figures of an evaluation as tables in the terminal."""
 
-from rich import box
+from rich import box, markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from multimdm.data.inert import inert
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
@@ -35,6 +35,11 @@ _WIDTH = 148
 """Of what is not a terminal."""
 
 
+def escape(text: str) -> str:
+    """Text as text: neither rich's markup nor the terminal's own."""
+    return markup.escape(inert(text))
+
+
 def print_evaluation(evaluation: Evaluation) -> None:
     """Samples, aligned samples, real text, NELBO, what masks tell, recall, and where the network loses."""
     console = Console(highlight=False)
@@ -57,7 +62,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
     elif evaluation.measurements:
         console.print(escape(NO_TEXT))
     if weak := weak_judge_text(evaluation):
-        console.print(Text(weak, style="bold red"))
+        console.print(Text(inert(weak), style="bold red"))
     nelbo = evaluation.nelbo
     if nelbo is not None:
         name = f"bound {ONE_STEP}" if nelbo.one_step else EXACT if nelbo.exact else "NELBO" if nelbo.bound else "loss"

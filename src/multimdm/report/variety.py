@@ -16,7 +16,7 @@ from multimdm.report.formats import (
     ratio_text,
     share_text,
 )
-from multimdm.report.markdown import markdown_table
+from multimdm.report.markdown import inline, markdown_table
 
 
 def variety_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str:
@@ -60,7 +60,7 @@ def _samples(evaluations: Sequence[Evaluation], shown: set[int]) -> Iterator[str
     for evaluation in evaluations:
         for one in evaluation.aligned:
             if one.measurement.steps in shown:
-                yield f"- {evaluation.label}, K = {one.measurement.steps}: {one.measurement.texts[0]}"
+                yield f"- {evaluation.label}, K = {one.measurement.steps}: {inline(one.measurement.texts[0])}"
 
 
 def _variety(m: Measurement) -> str:

@@ -6,6 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from multimdm.data.inert import inert
+
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal."""
 _FEW = 4
@@ -80,7 +82,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(text, markup=False)
+        self._console.print(inert(text), markup=False)
 
     def close(self) -> None:
         """Give the terminal back."""
