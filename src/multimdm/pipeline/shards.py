@@ -34,7 +34,11 @@ class Shards:
             require(isinstance(where, dict) and bool(where), f"{index} has no 'weight_map' of tensors to files")
             for file in where.values():  # a path could lead anywhere
                 require(
-                    isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors"),
+                    isinstance(file, str)
+                    and Path(file).name == file
+                    and file.endswith(".safetensors")
+                    and len(file.encode(errors="replace")) < 256
+                    and "\0" not in file,
                     f"{index}: weight_map must name safetensors files beside it; got {shown(file)}",
                 )
             names = sorted(set(where.values()))
