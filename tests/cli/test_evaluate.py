@@ -155,7 +155,8 @@ def test_settings_that_do_not_fit_are_refused(tmp_path, calls, capsys):
     causal_tales_model().save(tmp_path / "ar")
     out = tmp_path / "out"
     assert main(["evaluate", str(tmp_path / "ar"), "--corrector", "0.1", "--out", str(out)]) == 2
-    assert "ar: order, corrector, grid and greedy_last are for diffusion models" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "ar: order, corrector, grid, greedy_last and temperature_on are for diffusion models" in message
     assert calls == []
     assert not out.exists()
 
@@ -273,3 +274,27 @@ def test_models_that_do_not_fit_are_refused(tmp_path, calls, capsys):
     assert "is not a checkpoint directory" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert calls == []
+
+
+def test_likelihoods(tmp_path, capsys):
+    tales_model(num_masks=1).save(tmp_path / "one")
+    command = ["evaluate", str(tmp_path / "one"), *FEW, "--num", "2", "--judge", "none", "--likelihood", "confidence"]
+    assert main([*command, "--out", str(tmp_path / "out"), "--report"]) == 0
+    assert "exact likelihood, the most certain first, K = 2, τ = 1: " in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "results.json").read_text())["likelihoods"]
+    assert [(one["steps"], one["order"], one["sequences"]) for one in found] == [(K, "confidence", 8) for K in (1, 2)]
+    assert "Exact likelihood under samplers" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("masks", "options", "message"),
+    [
+        (3, [], "--likelihood is for models with one mask, whose noise is not tied to the text;"),
+        (1, ["--temperature", "0"], "--likelihood needs a --temperature above 0"),
+        (1, ["--steps", "--nelbo"], "--likelihood needs --steps"),
+    ],
+)
+def test_likelihoods_that_there_are_not(masks, options, message, tmp_path, capsys):
+    tales_model(num_masks=masks).save(tmp_path / "model")
+    assert main(["evaluate", str(tmp_path / "model"), *FEW, "--likelihood", "left_to_right", *options]) == 2
+    assert message in capsys.readouterr().err

@@ -5,12 +5,13 @@ import torch
 
 from multimdm.evaluation.held_out import Part
 from multimdm.evaluation.mask_reading import MaskReading, evaluate_mask_reading, masked_losses, reads_masks
-from multimdm.evaluation.nelbo import NelboSums, nelbo_sums
+from multimdm.evaluation.nelbo import NelboSums, nelbo_sums, validation_times
 from multimdm.evaluation.perfect_models import perfect_model
 from multimdm.evaluation.real_text import TalesText
 from multimdm.models import expand_masks
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Schedule, Streams
+from support.quadrature import unit_interval
 from support.tiny_models import TALES, causal_tales_model, shown_tales_model, tales_model, tiny_dit
 
 V, M, L = 5, 3, 2
@@ -49,19 +50,19 @@ def closed_form(network: Reader, p: torch.Tensor, time: float) -> float:
     return float((weight * (loss(shown) - loss(x_t))).sum())
 
 
-@pytest.mark.parametrize("time", [0.3, 0.8])
-def test_it_is_the_closed_form(time):
+def test_it_is_the_closed_form():
     p, n = law(), 20_000
     ids = torch.multinomial(p, n * L, replacement=True, generator=torch.Generator().manual_seed(1)).view(n, L)
-    part = Part(ids, None, torch.full((1, n), time, dtype=torch.float64), 0)
+    part = Part(ids, None, validation_times(n, 1, seed=0), 0)
     true, random = masked_losses(Reader(p), PROCESS, part, part.streams(1), part.streams(2))
     gains = (random - true) / L
-    expected = closed_form(Reader(p), p, time)
+    times, weights = unit_interval(60)
+    expected = sum(float(w) * closed_form(Reader(p), p, float(t)) for t, w in zip(times, weights, strict=True))
     assert expected > 0.1
     assert abs(float(gains.mean()) - expected) < 4 * float(gains.std()) / n**0.5
 
 
-def test_times_and_noise_are_those_of_the_nelbo():
+def test_what_is_hidden_and_the_noise_are_those_of_the_nelbo():
     ids = torch.randint(0, V, (6, L), generator=torch.Generator().manual_seed(2))
     part = Part(ids, None, torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 6), 0)
     true, _ = masked_losses(Reader(law()), PROCESS, part, part.streams(1), part.streams(2))
@@ -70,25 +71,33 @@ def test_times_and_noise_are_those_of_the_nelbo():
     assert NelboSums.of(true, none, tokens).estimate().total == pytest.approx(nelbo.estimate().total)
 
 
-def test_masks_that_are_copies_of_each_other_tell_nothing():
+@pytest.mark.parametrize("readout", ["posterior", "context"])
+def test_masks_that_are_copies_of_each_other_tell_nothing(readout):
+    """What Bayes' rule reads off the own mask is no merit of the network, and does not count."""
     network = expand_masks(tiny_dit(TALES.vocab_size, 1, 48), 4).eval()
-    found = evaluate_mask_reading(Model(network, MultiMask(TALES.vocab_size, 4)), TalesText(TALES), 16)
+    process = MultiMask(TALES.vocab_size, 4, readout=readout)
+    found = evaluate_mask_reading(Model(network, process), TalesText(TALES), 16)
     assert found.difference == pytest.approx(0, abs=1e-6)
     assert not found.tested
 
 
-def test_they_tell_the_perfect_network_much():
-    process = MultiMask(TALES.vocab_size, 20, Schedule(0.5))
-    found = evaluate_mask_reading(perfect_model(process, TALES), TalesText(TALES), 32, seed=1)
+@pytest.mark.parametrize("readout", ["posterior", "context"])
+def test_they_tell_the_perfect_network_much(readout):
+    """Those of other positions too, which is all that is left to read where own masks are read by Bayes' rule."""
+    process = MultiMask(TALES.vocab_size, 20, Schedule(0.5), readout=readout)
+    found = evaluate_mask_reading(perfect_model(process, TALES), TalesText(TALES), 96, seed=1)
     assert found.tested
     assert found.difference > 4 * found.standard_error
-    assert found.sequences == 32
+    assert found.sequences == 96
+    assert found.own_by_rule == (readout == "context")
 
 
 def test_a_little_is_no_test():
     assert MaskReading(1.5, 1.9, 0.05, 512).tested
     assert not MaskReading(1.751, 1.766, 0.001, 512).tested, "sure to be positive, and yet next to nothing"
     assert not MaskReading(1.5, 1.9, 0.3, 512).tested, "it may be chance"
+    assert MaskReading(1.400, 1.415, 0.001, 512, own_by_rule=True).tested, "less is left to those of others"
+    assert not MaskReading(1.400, 1.405, 0.001, 512, own_by_rule=True).tested
 
 
 def test_who_has_masks_to_read():

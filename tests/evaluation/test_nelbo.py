@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from multimdm.evaluation.nelbo import NelboSums, nelbo_sums, validation_times
+from multimdm.evaluation.nelbo import NelboSums, loss_at, nelbo_sums, validation_times
 from multimdm.models import DiT, DiTConfig
 from multimdm.objectives import Batch, Elbo, NextToken
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
+from support.quadrature import unit_interval
 
 V, L = 6, 5
 
@@ -23,10 +24,18 @@ class Oracle:
         return reduce(self.logits.expand(int(positions.sum()), -1), slice(None))
 
 
+def token_law() -> torch.Tensor:
+    return torch.softmax(torch.randn(V, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0)
+
+
+def texts(num: int, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.multinomial(token_law(), num * L, replacement=True, generator=generator).view(num, L)
+
+
 @pytest.mark.parametrize("process", [MultiMask(V, 1), Uniform(V)], ids=["mdlm", "uniform"])
 def test_the_exact_prediction_gives_the_entropy(process):
-    law = torch.softmax(torch.randn(V, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0)
-    ids = torch.multinomial(law, 4000 * L, replacement=True, generator=torch.Generator().manual_seed(1)).view(4000, L)
+    law, ids = token_law(), texts(4000)
     times = validation_times(4000, 4, seed=2)
     result = nelbo_sums(Oracle(law), process, ids, None, times, Streams.spawn(3, 4000)).estimate()
     entropy = -float((law * law.log()).sum())
@@ -59,8 +68,7 @@ class TiedOracle:
 def test_the_exact_prediction_given_the_noise_gives_the_entropy(shown):
     """Noise that is independent of the text changes nothing, so that the bound is tight."""
     process = MultiMask(V, 3, Schedule(rho=0.7)).tied(noise_shown=shown)
-    law = torch.softmax(torch.randn(V, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0)
-    ids = torch.multinomial(law, 8000 * L, replacement=True, generator=torch.Generator().manual_seed(1)).view(8000, L)
+    law, ids = token_law(), texts(8000)
     times = validation_times(8000, 4, seed=2)
     result = nelbo_sums(TiedOracle(law, process), process, ids, None, times, Streams.spawn(3, 8000)).estimate(process)
     entropy = -float((law * law.log()).sum())
@@ -78,8 +86,8 @@ def _network(num_masks: int, causal: bool = False) -> DiT:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("process", [MultiMask(V, 3), Uniform(V)], ids=["multimask", "uniform"])
-def test_it_is_what_training_minimises(process, padded):
+def test_for_uniform_states_it_is_what_training_minimises(padded):
+    process = Uniform(V)
     net, ids = _network(process.num_masks), torch.randint(0, V, (7, L))
     valid = torch.arange(L) < torch.tensor([5, 1, 2, 5, 4, 3, 5])[:, None] if padded else None
     times = torch.linspace(0.1, 0.9, 7, dtype=torch.float64)
@@ -88,6 +96,94 @@ def test_it_is_what_training_minimises(process, padded):
     tokens = 7 * L if valid is None else int(valid.sum())
     assert result.total == pytest.approx(float(loss) / tokens, rel=1e-9)
     assert result.tokens == tokens
+
+
+def integral(net: DiT, process: MultiMask, ids: torch.Tensor, valid: torch.Tensor) -> float:
+    """The time integral of what training minimises, for one sequence [L] of which the first few positions are valid.
+
+    All states of these positions at 120 times, each with its probability.
+    """
+    n, (times, weights) = int(valid.sum()), unit_interval(120)
+    choices = [torch.tensor([int(token), *range(V, process.num_states)]) for token in ids[:n]]
+    states = torch.cartesian_prod(*choices).view(-1, n)
+    x_t = torch.cat([states, ids[n:].expand(len(states), -1)], dim=1).repeat(len(times), 1)
+    t = times.repeat_interleave(len(states))
+    marginal = process.marginal(ids.expand(x_t.shape), t)
+    probability = marginal.gather(-1, x_t[..., None])[:, :n, 0].prod(1)
+    x_0, where = ids.expand(x_t.shape), valid.expand(x_t.shape)
+    with torch.no_grad():
+        losses = loss_at(net, process, x_0, where, x_t, x_t, t).sum(0)
+    return float((weights.repeat_interleave(len(states)) * probability * losses).sum())
+
+
+MASKED = {
+    "M=1": MultiMask(V, 1),
+    "M=2": MultiMask(V, 2),
+    "M=2, rho=0.7, cosine": MultiMask(V, 2, Schedule(0.7, "cosine")),
+}
+
+
+@pytest.mark.parametrize("process", MASKED.values(), ids=MASKED)
+def test_for_masks_it_is_the_time_integral_of_what_training_minimises(process):
+    """Sequences of one, two and three tokens among padding, which may hold anything."""
+    net, num = _network(process.num_masks), 3000
+    for n in (1, 2, 3):
+        ids, valid = texts(1, seed=n)[0], torch.arange(L) < n
+        spread = validation_times(num, 1, seed=n)
+        many, where = ids.expand(num, L), valid.expand(num, L)
+        found = nelbo_sums(net, process, many, where, spread, Streams.spawn(n, num)).estimate()
+        assert found.standard_error * n < 0.05
+        assert abs(found.total * n - integral(net, process, ids, valid)) < 4 * found.standard_error * n
+
+
+def test_a_sequence_without_tokens_counts_nothing():
+    net, process, ids = _network(3), MultiMask(V, 3), texts(4)
+    valid = torch.arange(L) < torch.tensor([3, 0, 5, 0])[:, None]
+    sums = nelbo_sums(net, process, ids, valid, validation_times(4, 2, seed=0), Streams.spawn(1, 4))
+    assert bool(sums.values.isfinite().all())
+    assert sums.estimate().tokens == 8
+
+
+class Varying:
+    """A prediction that depends on how much is hidden, and is wrong by more or less."""
+
+    def __call__(self, x_t, t, positions, valid, reduce):
+        share = (x_t >= V).double().mean(1, keepdim=True)
+        logits = (token_law().log() * (1.5 - share)[..., None]).expand(*x_t.shape, V)
+        return reduce(logits[positions], slice(0, int(positions.sum())))
+
+
+def repeated(process: MultiMask, at_random_times: bool = False) -> float:
+    """The usual reported error, in units of the spread of 200 estimates with 32 texts each."""
+    estimates, errors = [], []
+    for seed in range(200):
+        ids, spread, streams = texts(32, seed), validation_times(32, 1, seed), Streams.spawn(seed, 32)
+        if at_random_times:
+            x_t = process.corrupt(ids, spread[0], streams)
+            rec, ident = loss_at(Varying(), process, ids, None, x_t, x_t, spread[0])
+            sums = NelboSums.of(rec, ident, torch.full_like(rec, L))
+        else:
+            sums = nelbo_sums(Varying(), process, ids, None, spread, streams)
+        estimates.append(sums.estimate().total)
+        errors.append(sums.estimate().standard_error)
+    return float(torch.tensor(errors).median() / torch.tensor(estimates).std())
+
+
+REPEATED = {
+    "M=1": MultiMask(V, 1),
+    "M=3": MultiMask(V, 3, Schedule(0.5)),
+    "tied": MultiMask(V, 3).tied(noise_shown=False),
+}
+
+
+@pytest.mark.parametrize("process", REPEATED.values(), ids=REPEATED)
+def test_the_error_is_the_spread_of_repeated_estimates(process):
+    assert 0.8 < repeated(process) < 1.25
+
+
+def test_at_random_times_it_would_not_be():
+    """One position at weight 1 / t has no finite variance: most estimates do not know what they miss."""
+    assert repeated(MASKED["M=1"], at_random_times=True) < 0.7
 
 
 def test_an_autoregressive_model_has_an_exact_value():

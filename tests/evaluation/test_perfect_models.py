@@ -16,6 +16,7 @@ NAMES = {
     "perfect:M=20,rho=0.5": MultiMask(V, 20, Schedule(0.5)),
     "perfect:M20,rho0.5": MultiMask(V, 20, Schedule(0.5)),
     "perfect:M=3,random,cosine": MultiMask(V, 3, Schedule(1.0, "cosine"), random_balanced(V, 3)),
+    "perfect:M=6,context": MultiMask(V, 6, readout="context"),
     "perfect:M=4,tied": MultiMask(V, 4).tied(noise_shown=True),
 }
 

@@ -20,6 +20,7 @@ from multimdm.samplers.loop import generate
 from multimdm.samplers.settings import Sampling
 from multimdm.samplers.steps import step_of
 from support.present import present
+from support.processes import predicts_posterior
 from support.tiny_stories import TINY, listed_posterior
 
 SMALL = Tales(6, TINY)
@@ -30,6 +31,7 @@ PROCESSES = {
     "two, rho = 1": MultiMask(V, 2),
     "three, rho = 0.5": MultiMask(V, 3, Schedule(0.5), random_balanced(V, 3)),
     "seven, rho = 2": MultiMask(V, V, Schedule(2.0, "cosine")),
+    "context": MultiMask(V, 3, Schedule(0.5), readout="context"),
     "uniform": Uniform(V),
 }
 
@@ -44,14 +46,14 @@ def states(process, t, num=3, seed=1):
 @pytest.mark.parametrize("t", [0.4, 1.0])
 @pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES)
 def test_predictions_are_those_of_all_strings(process, t):
-    """Posteriors for masks; for uniform states, what all other positions tell."""
+    """Posteriors for masks; for uniform states and masks that the process reads, what all other positions tell."""
     x_t, time = states(process, t), torch.tensor(t, dtype=torch.float64)
     found = PerfectNetwork(SMALL, process, EPSILON)(x_t, t)
     likelihood = process.marginal(torch.arange(V), time).T[x_t]
     hidden = process.active(x_t)
     if t == 1:  # visible tokens cannot occur there; they are taken for what they are
         likelihood[~hidden] = torch.nn.functional.one_hot(x_t[~hidden], V).double()
-    expected = listed_posterior(SMALL, likelihood, EPSILON, leave_out=isinstance(process, Uniform))
+    expected = listed_posterior(SMALL, likelihood, EPSILON, leave_out=not predicts_posterior(process))
     torch.testing.assert_close(found.exp(), expected.exp(), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(found.logsumexp(-1), torch.zeros(x_t.shape, dtype=torch.float64), rtol=0, atol=1e-12)
 

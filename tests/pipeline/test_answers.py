@@ -57,6 +57,27 @@ def test_any_number_of_masks_leaves_none(masks, remasking):
     assert answer(tiny_model(masks), PROMPTS, settings, Run(seed=4)).ids != made.ids
 
 
+def test_own_masks_that_are_read_by_bayes_rule_count_at_temperature_zero():
+    """A block of two positions in two steps: the token that is left is the most probable one of the posterior."""
+    model = tiny_model(4)
+    model.process = process = MultiMask(VOCABULARY, 4, readout="context")
+    seen = []
+
+    model.network.register_forward_pre_hook(lambda network, inputs: seen.append(inputs[0].clone()))
+    differs = 0
+    for seed in range(12):
+        seen.clear()
+        (made,) = answer(model, [[5, 6, 7]], Answering(gen_length=2, steps=2), Run(seed=seed)).ids
+        last = seen[-1][0]
+        place = int(process.active(last).nonzero()[0, 0])
+        with torch.no_grad():
+            context = model.network(last[None])[0, place]
+        posterior = process.posterior_logits(context, last[place], 0.5)
+        assert made[place - 3] == int(posterior.argmax())
+        differs += int(posterior.argmax() != context.argmax())
+    assert differs > 0
+
+
 def test_guidance_is_what_its_formula_says():
     """One step over one position: the logits of both passes, by hand. It is two calls, without any attention mask."""
     model, prompt, scale = tiny_model(), [5, 6, 7, 8], 1.5

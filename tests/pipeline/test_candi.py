@@ -91,9 +91,9 @@ def test_given_tokens_stay():
     assert torch.equal(filled.ids[0, :6], STORY[:6])
 
 
-@pytest.mark.parametrize("options", [{"order": "confidence"}, {"corrector": 0.1}])
+@pytest.mark.parametrize("options", [{"order": "confidence"}, {"corrector": 0.1}, {"temperature_on": "posterior"}])
 def test_other_samplers_are_refused(options):
-    with pytest.raises(ValueError, match="order and corrector are for discrete processes; this model is CANDI's"):
+    with pytest.raises(ValueError, match="order, corrector and temperature_on are for discrete processes"):
         model().sample(num=1, **options)
 
 

@@ -14,6 +14,7 @@ from multimdm.models import DiT, DiTConfig, expand_masks
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.exchange import export_checkpoint, import_checkpoint
 from multimdm.process import MultiMask, Schedule, Uniform, random_balanced
+from support.hub_stand_in import Repository, hub_stand_in
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KINDS = pytest.mark.parametrize("kind", ["mdlm", "duo"])
@@ -228,16 +229,12 @@ def test_odd_settings_are_named(setting, tmp_path):
 
 
 def test_names_on_the_hub(tmp_path, monkeypatch):
-    def snapshot(name: str, allow_patterns: list[str]) -> str:
-        assert not any(pattern.endswith(".py") for pattern in allow_patterns)
-        if name != "org/mdlm":
-            raise OSError("404: no such repository")
-        return str(hub("mdlm"))
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    import_checkpoint(Path("org/mdlm"), "mdlm").save(tmp_path / "m")
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path / "m"))
-    assert isinstance(load("org/ours").process, MultiMask)
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    with pytest.raises(ValueError, match=r"org/other is neither a directory here nor .* \(404: no such repository\)"):
-        load("org/other")
+    with hub_stand_in(monkeypatch, tmp_path / "cache") as server:
+        files = {path.name: path.read_bytes() for path in hub("mdlm").iterdir()}
+        repo = server.repositories["org/mdlm"] = Repository(private=False)
+        repo.commit("main", {**files, "modeling_mdlm.py": b"raise SystemExit"}, "published")
+        import_checkpoint(Path("org/mdlm"), "mdlm").save(tmp_path / "m")
+        assert not list((tmp_path / "cache").rglob("*.py"))
+        assert isinstance(load(tmp_path / "m").process, MultiMask)
+        with pytest.raises(ValueError, match=r"org/other is neither a directory here nor .* \(there is no such repo"):
+            load("org/other")

@@ -154,6 +154,8 @@ def test_masks_that_are_not_read_are_no_test_of_the_method(capsys):
         assert text.count("the masks are read") == 1
     assert mask_reading_markdown([evaluation()]) == ""
     assert "What masks tell" not in report([evaluation()], (2, 4), "No masks")
+    others = replace(evaluation("others"), mask_reading=MaskReading(1.3, 1.42, 0.01, 512, own_by_rule=True))
+    assert "the masks of other positions are read" in mask_reading_markdown([others])
     print_evaluation(ignored)
     assert not_tested in " ".join(capsys.readouterr().out.split())
 

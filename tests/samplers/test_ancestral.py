@@ -10,7 +10,7 @@ from multimdm.process import MultiMask, Process, Schedule, Uniform
 from multimdm.samplers import Ancestral, Choice, generate, time_grid
 from multimdm.samplers.clean import keep_top_k, keep_top_p
 from support.oracle import Oracle, composed_law, pairs, total_variation
-from support.processes import beta_for_alpha, off_by_one
+from support.processes import bayes, beta_for_alpha, off_by_one
 from support.statistics import MUTANT, REJECT, p_of_draws
 
 N = 40_000
@@ -18,6 +18,7 @@ PROCESSES = {
     "M=1": MultiMask(4, 1),
     "M=2": MultiMask(4, 2, Schedule(rho=0.5)),
     "M=3": MultiMask(5, 3, Schedule(rho=2.0, kind="cosine")),
+    "context": MultiMask(5, 3, Schedule(rho=0.7), readout="context"),
     "uniform": Uniform(3),
     "uniform cosine": Uniform(4, Schedule(kind="cosine")),
 }
@@ -50,6 +51,13 @@ class Forgetful(Uniform):
         return weights
 
 
+class Credulous(MultiMask):
+    """A mutant: the evidence of the own mask joins twice."""
+
+    def posterior_weights(self, weights, x_t, t):
+        return super().posterior_weights(super().posterior_weights(weights, x_t, t), x_t, t)
+
+
 class Hasty(MultiMask):
     """A mutant: what is to stay masked stays at the mask it is at."""
 
@@ -70,6 +78,10 @@ MUTANTS = {
     "off by one": ("M=3", off_by_one),
     "alpha for beta": ("M=2", beta_for_alpha),
     "masks stay": ("M=3", lambda p: Hasty(p.vocab_size, p.num_masks, p.schedule, p.assignment)),
+    "own mask read twice": (
+        "context",
+        lambda p: Credulous(p.vocab_size, p.num_masks, p.schedule, p.assignment, readout="context"),
+    ),
     "leave-one-out forgotten": ("uniform", lambda p: Forgetful(p.vocab_size, p.schedule)),
 }
 
@@ -81,7 +93,13 @@ def test_wrong_kernels_are_rejected(name, mutate):
     assert p_of_draws(pairs(ids, process.vocab_size), composed_law(Oracle(process), times)) < MUTANT
 
 
-TO_THE_DATA = {"M=1": MultiMask(4, 1), "M=2": MultiMask(4, 2), "M=3": MultiMask(5, 3), "uniform": Uniform(4)}
+TO_THE_DATA = {
+    "M=1": MultiMask(4, 1),
+    "M=2": MultiMask(4, 2),
+    "M=3": MultiMask(5, 3),
+    "context": MultiMask(5, 3, readout="context"),
+    "uniform": Uniform(4),
+}
 
 
 @pytest.mark.parametrize("process", TO_THE_DATA.values(), ids=TO_THE_DATA)
@@ -126,7 +144,7 @@ def exactly(choice: Choice):
     return changed
 
 
-@pytest.mark.parametrize("name", ["M=3", "uniform cosine"])
+@pytest.mark.parametrize("name", ["M=3", "context", "uniform cosine"])
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 def test_choices_act_on_the_prediction_before_the_kernel(name, choice):
     oracle, times = Oracle(PROCESSES[name]), time_grid("uniform", 3)
@@ -137,22 +155,28 @@ def test_choices_act_on_the_prediction_before_the_kernel(name, choice):
         assert p_of_draws(pairs(ids, V), composed_law(oracle, times)) < MUTANT
 
 
-def test_temperature_on_the_posterior_would_be_another_law():
-    """The decision for uniform states is visible in the samples."""
-    process, times, tau = PROCESSES["uniform"], time_grid("uniform", 3), 0.5
-    oracle = Oracle(process)
+@pytest.mark.parametrize("name", ["context", "uniform"])
+def test_temperature_on_the_posterior_is_another_law_and_can_be_had(name):
+    """The decision for predictions from the context is visible in the samples."""
+    process, times, tau = PROCESSES[name], time_grid("uniform", 3), 0.5
+    oracle, V = Oracle(process), process.vocab_size
 
     def cooled_posterior(prediction, x_t, s, t):
-        posterior = process.posterior_weights(prediction, x_t, t) ** (1 / tau)
+        posterior = bayes(process, prediction, x_t, torch.tensor(t).double()) ** (1 / tau)
         clean = torch.arange(process.vocab_size).expand(posterior.shape)
         kernel = process.posterior(clean, x_t[..., None].expand_as(clean), torch.tensor(s).double(), torch.tensor(t))
-        return torch.einsum("...a,...as->...s", posterior / posterior.sum(-1, keepdim=True), kernel.double())
+        moved = torch.einsum("...a,...as->...s", posterior / posterior.sum(-1, keepdim=True), kernel.double())
+        stays = torch.nn.functional.one_hot(x_t, process.num_states).double()
+        return torch.where(process.active(x_t)[..., None], moved, stays)
 
+    law = composed_law(oracle, times, kernel=cooled_posterior)
     ids = draw(oracle, Ancestral(times, Choice(temperature=tau)))
-    assert p_of_draws(pairs(ids, 3), composed_law(oracle, times, kernel=cooled_posterior)) < MUTANT
+    assert p_of_draws(pairs(ids, V), law) < MUTANT
+    ids = draw(oracle, Ancestral(times, Choice(temperature=tau, on="posterior")))
+    assert p_of_draws(pairs(ids, V), law) > REJECT
 
 
-@pytest.mark.parametrize("name", ["M=2", "uniform"])
+@pytest.mark.parametrize("name", ["M=2", "context", "uniform"])
 def test_greedy_last_step(name):
     process, times = PROCESSES[name], time_grid("uniform", 3)
     oracle = Oracle(process)

@@ -58,8 +58,15 @@ def canvas(length: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize(
     "process",
-    [MultiMask(V, 1), MultiMask(V, 4), MultiMask(V, 4, tied_noise=True), MultiMask(V, 4).tied(True), Uniform(V)],
-    ids=["M=1", "M=4", "tied", "shown", "uniform"],
+    [
+        MultiMask(V, 1),
+        MultiMask(V, 4),
+        MultiMask(V, 4, readout="context"),
+        MultiMask(V, 4, tied_noise=True),
+        MultiMask(V, 4).tied(True),
+        Uniform(V),
+    ],
+    ids=["M=1", "M=4", "context", "tied", "shown", "uniform"],
 )
 def test_together_is_as_alone(process):
     network = Causal()

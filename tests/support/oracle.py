@@ -6,7 +6,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from multimdm.process import MultiMask, Process
+from multimdm.process import Process
+from support.processes import predicts_posterior
 
 Prediction = Callable[[Tensor], Tensor]
 
@@ -23,11 +24,11 @@ class Oracle:
         self._tables: dict[float, Tensor] = {}
 
     def predictions(self, t: float) -> Tensor:
-        """[S, S, 2, V]: for every pair of states and both positions, p(x_0^l | x_t); without x_t^l if uniform."""
+        """[S, S, 2, V]: for all states and both positions, p(x_0^l | x_t); without x_t^l if the process reads that."""
         if t not in self._tables:
             tokens = torch.arange(self.process.vocab_size)
             likelihood = self.process.marginal(tokens, torch.tensor(t, dtype=torch.float64))
-            own = likelihood if isinstance(self.process, MultiMask) else torch.ones_like(likelihood)
+            own = likelihood if predicts_posterior(self.process) else torch.ones_like(likelihood)
             first = torch.einsum("ab,ax,by->xya", self.law, own, likelihood)
             second = torch.einsum("ab,ax,by->xyb", self.law, likelihood, own)
             table = torch.stack([first, second], dim=2)

@@ -18,6 +18,10 @@ def small_processes() -> dict[str, Process]:
         "M=5 rho=0.3 cosine": MultiMask(8, 5, Schedule(rho=0.3, kind="cosine"), random_balanced(8, 5, seed=1)),
         "M=V": MultiMask(3, 3, Schedule(rho=0.8)),
         "M=50 rho=0.7": MultiMask(60, 50, Schedule(rho=0.7), random_balanced(60, 50, seed=2)),
+        "M=3 context": MultiMask(7, 3, Schedule(rho=0.8), readout="context"),
+        "M=5 context cosine": MultiMask(
+            8, 5, Schedule(rho=2.0, kind="cosine"), random_balanced(8, 5, seed=3), readout="context"
+        ),
         "uniform": Uniform(7),
         "uniform V=2": Uniform(2),
         "uniform cosine": Uniform(5, Schedule(kind="cosine")),
@@ -26,6 +30,17 @@ def small_processes() -> dict[str, Process]:
 
 def multimask_processes() -> dict[str, MultiMask]:
     return {name: p for name, p in small_processes().items() if isinstance(p, MultiMask)}
+
+
+def predicts_posterior(process: Process) -> bool:
+    """Whether a network of this process predicts p(x_0^l | x_t), and not what the context tells alone."""
+    return isinstance(process, MultiMask) and process.readout == "posterior"
+
+
+def bayes(process: Process, context: torch.Tensor, x_t: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """p(x_0 | x_t) of a prediction from the context [*shape, V], by the column of the marginals that belongs to x_t."""
+    joint = context * process.marginal(torch.arange(process.vocab_size), t).T[x_t]
+    return joint / joint.sum(-1, keepdim=True)
 
 
 class BetaForAlpha(Schedule):

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 import multimdm
 from multimdm.cli.main import main
 from multimdm.models import LLaDA
+from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask
 from multimdm.training.building import adapt_job, distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
@@ -80,6 +81,27 @@ def test_only_an_adapter_comes_out_and_the_base_stays(folder, tmp_path, rows):
     assert [step["command"] for step in model.lineage] == ["pretrain", "adapt"]
     losses = [record["loss"] for record in metrics(tmp_path / "run")]
     assert len(losses) == 6
+
+
+def test_own_masks_may_be_read_by_bayes_rule_and_rows_be_like_their_tokens(folder, tmp_path):
+    sections = {"process": {"readout": "context"}, "mask_rows": "tokens", "mask_scale": 0.5}
+    job = adapt_job(parse_recipe(recipe(folder, **sections), AdaptRecipe, "here"), "adapted")
+    assert isinstance(job.model.network, LLaDA)
+    rows = job.model.network.wte(torch.tensor(job.model.network.config.mask_rows)).detach()
+    base = multimdm.load(folder / "base" / "model").network
+    assert isinstance(base, LLaDA)
+    old = base.wte.weight.detach()[base.config.mask_rows[0]]
+    assert len(rows.unique(dim=0)) == M
+    size = (rows - old).square().mean().sqrt() / old.square().mean().sqrt()
+    assert float(size) == pytest.approx(0.5, rel=1e-5)
+    model = adapt(folder, tmp_path / "run", train={"steps": 2}, **sections)
+    assert isinstance(model.process, MultiMask)
+    assert model.process.readout == "context"
+    again = tmp_path / "again"
+    model.save(again)
+    assert same_process(multimdm.load(again).process, model.process)
+    assert json.loads((again / "masks.json").read_text())["readout"] == "context"
+    assert model.sample(num=2, length=8, steps=2, seed=0).nfe == 2
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(folder, tmp_path):

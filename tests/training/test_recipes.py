@@ -6,7 +6,14 @@ import pytest
 import yaml
 
 from multimdm.training.recipes import dump_recipe, find_recipe, parse_recipe, read_recipe, recipe_directories
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
+from multimdm.training.settings import (
+    AdaptRecipe,
+    CoupleRecipe,
+    DistillRecipe,
+    PretrainRecipe,
+    ProcessChoice,
+    TrainingRecipe,
+)
 from support.runs import tiny
 
 SHIPPED = sorted(recipe_directories()[1].glob("*.yaml"))
@@ -26,6 +33,16 @@ def _kind(path: Path) -> type[TrainingRecipe]:
         return CoupleRecipe
     adapts = "-cont" in path.stem or path.stem in ("llada-tiny", "llada-8b-multimask")
     return AdaptRecipe if adapts else PretrainRecipe
+
+
+def test_recipes_of_several_masks_say_how_masks_are_read():
+    """Ours by Bayes' rule; the paper's by the network alone. What recipes leave out is as the paper has it."""
+    said = {path.stem: (yaml.safe_load(path.read_text()).get("process") or {}).get("readout") for path in SHIPPED}
+    of_paper = {f"{data}-multimdm-{start}" for data in ("owt", "lm1b") for start in ("rand", "cont")}
+    ours = {f"{data}-multimdm-{start}" for data in ("tales", "captions") for start in ("rand", "cont")}
+    assert {name for name, readout in said.items() if readout == "posterior"} == of_paper | {"llada-8b-multimask"}
+    assert {name for name, readout in said.items() if readout == "context"} == ours | {"llada-tiny"}
+    assert ProcessChoice().readout == "posterior"
 
 
 def test_all_systems_have_recipes():

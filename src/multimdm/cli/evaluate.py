@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -13,6 +13,8 @@ from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
     from multimdm.evaluation.plan import Evaluation, Plan
+    from multimdm.evaluation.real_text import RealText
+    from multimdm.evaluation.sampler_likelihood import StateOrder
     from multimdm.evaluation.subject import Subject
 
 
@@ -50,8 +52,11 @@ class Options:
     """Also estimate how probable held-out text is when it is written in one step: what the model has forgotten."""
     against_perfect: bool = False
     """On Tales: also hold predictions against the exact ones, on held-out text and where the sampler really is."""
+    likelihood: Literal["confidence", "left_to_right"] | None = None
+    """Also compute how probable held-out text is, exactly, under the sampler that reveals the most certain positions
+    first, or goes from left to right, at every K and temperature. For models with one mask."""
     sequences: int = 512
-    """Held-out sequences for the NELBO, for recall and against the perfect network."""
+    """Held-out sequences for the NELBO, for recall, for likelihoods and against the perfect network."""
     draws: int = 1
     """Noised versions of each, for the NELBO."""
     strings: int = 2048
@@ -91,6 +96,8 @@ class Options:
         parse_entropy(self.align_entropy)
         if self.against_perfect and self.drawing.law.guidance:
             raise ValueError("--against-perfect compares predictions as they are; leave --guidance out")
+        if self.likelihood is not None and not self.steps:
+            raise ValueError("--likelihood needs --steps, the numbers of network calls")
         if self.report and self.out is None:
             raise ValueError("--report needs --out, the directory that it is written to")
 
@@ -145,9 +152,10 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
     text = None
     if options.steps or options.recall:
         text = open_text(options.data, subject, subject.length, " and ".join(wanting) or None)
+    temperatures = (subject.temperature,) if options.all_temperatures is None else options.all_temperatures
     plan = Plan(
         steps=steps,
-        temperatures=(subject.temperature,) if options.all_temperatures is None else options.all_temperatures,
+        temperatures=temperatures,
         align=align,
         text=text,
         nelbo_text=open_text(options.data, subject, None, "--nelbo") if options.nelbo else None,
@@ -156,8 +164,29 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
         draws=options.draws,
         recall_strings=options.strings if options.recall else 0,
         trajectories=options.report,
+        likelihood=_likelihood(options, subject, temperatures),
     )
     return subject, plan
+
+
+def _likelihood(
+    options: Options, subject: "Subject", temperatures: tuple[float, ...]
+) -> "tuple[StateOrder, RealText] | None":
+    """The order and the text, if it is wanted and can be had."""
+    from multimdm.evaluation.sampler_likelihood import has_sampler_likelihood
+
+    if options.likelihood is None:
+        return None
+    if not has_sampler_likelihood(subject.model.process):
+        raise ValueError(
+            f"--likelihood is for models with one mask, whose noise is not tied to the text; {subject.label} is none: "
+            f"{subject.description}"
+        )
+    if 0 in temperatures:
+        raise ValueError("--likelihood needs a --temperature above 0: at 0 a sampler makes one text only")
+    text = open_text(options.data, subject, None, "--likelihood")
+    assert text is not None
+    return options.likelihood, text
 
 
 def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -> None:

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> None:
     import yaml
 
     from multimdm.data.inert import inert
-    from multimdm.pipeline.description import describe
+    from multimdm.pipeline.about import describe
     from multimdm.pipeline.hub import local_directory
     from multimdm.pipeline.model import load_outline
 

@@ -26,6 +26,8 @@ COMMANDS = {
     "info": "tell what a checkpoint is: sizes, process, tokenizer, how it came to be, how it wants to be sampled",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
     "serve": "answer OpenAI's clients over HTTP, and show text being drafted on a page",
+    "push": "give a checkpoint to the Hugging Face Hub, with a model card made from its lineage",
+    "card": "write the model card of a checkpoint: what it is, how it was made and sampled, its figures",
     "export": "write an imported checkpoint back in the layout it came from",
     "completion": "print a script that completes commands, flags, recipes and checkpoints in bash, zsh or fish",
 }

@@ -53,6 +53,13 @@ def load_tokenizer(name: str) -> Tokenizer:
     return Tokenizer(backend.to_str(), roles, name, chat_template=template if isinstance(template, str) else None)
 
 
+def saved_tokenizer(directory: Path) -> Tokenizer | None:
+    """The tokenizer beside a checkpoint, ours or a foreign one; None if there is none."""
+    if Tokenizer.saved_in(directory):
+        return Tokenizer.load(directory)
+    return load_tokenizer(str(directory)) if (directory / "tokenizer.json").is_file() else None
+
+
 def directory_hash(name: str) -> str | None:
     """Hash of the tokenizer files of a directory, to see whether they changed; None for a name on the Hub."""
     directory = Path(name)

@@ -19,7 +19,7 @@ ROLES = ("bos", "eos", "pad", "unk", "mask")
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>")
 """What tokenizers call the end of a turn: LLaDA's (and LLaMA's), and ChatML's."""
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))(?P<word>\w[\w']*)")
-_FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
+_FILE, _CONFIG, _TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
 _MOST_TOKENS = 2**24
 """Far above any vocabulary there is."""
 _MOST_BYTES = 2**28
@@ -212,7 +212,7 @@ class Tokenizer:
             _config_roles(config),
             inert(str(config["multimdm_name"]))[:200],
             bool(config.get("multimdm_sentence_case")),
-            config.get("chat_template"),
+            config.get("chat_template") or _template_beside(Path(directory)),
         )
 
     @staticmethod
@@ -240,6 +240,12 @@ def _read(directory: Path) -> tuple[str, dict[str, Any]]:
     if "multimdm_name" not in config:
         raise ValueError(f"{directory} holds a foreign tokenizer; open it with load_tokenizer")
     return read_text(directory / _FILE, _MOST_BYTES), config
+
+
+def _template_beside(directory: Path) -> str | None:
+    """The chat template where transformers puts it."""
+    file = directory / _TEMPLATE
+    return read_text(file) if file.is_file() else None
 
 
 def _config_roles(config: dict[str, Any]) -> dict[str, str | None]:

@@ -1,14 +1,7 @@
 """A lower bound of log p(continuation | context) under a diffusion model, by Monte Carlo.
 
-The bound is an integral over time of the loss at hidden positions. Drawn as it stands, with every position hidden by
-itself, its estimate has no finite variance: near t = 0 almost nothing is hidden, and what is weighs 1 / t. With masks,
-the number k of hidden positions is drawn instead. For n positions and s = 1 - alpha_t, the share that is hidden,
-
-    int_0^1 Bin(k; n, s) f(s) ds / s = (1/k) E f(s),   s ~ Beta(k, n + 1 - k),
-
-so the bound is the mean over k = 1 .. n of (n/k) times the sum over k random positions of s times their loss per unit
-of s. For one mask this is the estimator of LLaDA. The k smallest of n numbers lie at a random set of positions, and the
-largest of them has that Beta law: one draw per position gives both.
+With masks the number of hidden positions is drawn, without which the estimate has no finite variance
+(`hidden_counts.py`).
 """
 
 import math
@@ -18,13 +11,12 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm.evaluation.hidden_counts import draw_hidden, hide
 from multimdm.objectives.base import Network
 from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.process.checks import check_integer
-from multimdm.process.draws import pick
 from multimdm.process.precision import widened
-from multimdm.samplers.confidence import time_of_share
 from multimdm.samplers.tied import refuse_tied
 
 
@@ -66,20 +58,11 @@ def _masked_losses(
     network: Network, process: MultiMask, ids: Tensor, given: int, spread: Tensor, generator: Streams
 ) -> Float64[Tensor, " B"]:
     """One estimate for each number in (0, 1), which stands for a number of hidden positions."""
-    n = len(ids) - given
-    k = 1 + pick(spread, n)
-    noise = generator.uniform((len(k), n), ids.device)
-    share = noise.sort(dim=1).values.gather(1, k[:, None] - 1)
-    hidden = torch.nn.functional.pad(noise <= share, (given, 0))
-    t = time_of_share(process.schedule, share[:, 0])
-    at_t = process.schedule(t)
-    x_0 = ids.expand(len(k), -1)
-    # What is hidden at t is at its designated mask, or with probability 1 - beta_t at any.
-    stray, which = (generator.uniform(x_0.shape, ids.device) for _ in range(2))
-    anywhere = process.vocab_size + pick(which, process.num_masks)
-    mask = torch.where(stray < at_t.one_minus_beta[:, None], anywhere, process.designated_mask(x_0))
-    terms = _summed_loss(network, process, x_0, torch.where(hidden, mask, x_0), t, hidden)
-    return terms * share[:, 0] / -at_t.d_alpha * n / k
+    x_0 = ids.expand(len(spread), -1)
+    counted = (torch.arange(len(ids), device=ids.device) >= given).expand(x_0.shape)
+    hidden = draw_hidden(process, counted, spread, generator)
+    x_t = hide(process, x_0, hidden, generator)
+    return hidden.weight * _summed_loss(network, process, x_0, x_t, hidden.t, hidden.positions)
 
 
 def _losses(

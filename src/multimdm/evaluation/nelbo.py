@@ -1,4 +1,8 @@
-"""The negative evidence lower bound of a model on given sequences, in nats per token, with its standard error."""
+"""The negative evidence lower bound of a model on given sequences, in nats per token, with its standard error.
+
+For masks, tied to the text or not, the number of hidden positions is drawn instead of the time (`hidden_counts.py`): at
+random times the estimate would have no finite variance, and no standard error would be worth its name.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,11 +12,12 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
+from multimdm.evaluation.hidden_counts import draw_hidden, hide
 from multimdm.objectives.base import Network, both
 from multimdm.objectives.next_token import shift_right
 from multimdm.objectives.times import stratified_times
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Streams
-from multimdm.process.anchored import anchor, anchored_loss, anchored_state, shown_with_end, told_of_end
+from multimdm.process.anchored import anchored_loss, shown_with_end, told_of_end
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
@@ -26,7 +31,8 @@ class Nelbo:
     identification: float
     """Nats per token; zero but for multi-mask models. Of the one-step bound, what tokens say of their masks."""
     standard_error: float
-    """Of the total, over sequences (and the times that were drawn for them)."""
+    """Of the total, over sequences (and what was drawn for them), taken for independent; times or numbers of hidden
+    positions are spread evenly over sequences, so the true one is a little smaller."""
     sequences: int
     tokens: int
     one_step: bool = False
@@ -89,7 +95,8 @@ def nelbo_sums(
     generator: Streams,
     start_symbol: int | None = None,
 ) -> NelboSums:
-    """Sums over a batch, each sequence noised once for every row of `times`.
+    """Sums over a batch, each sequence noised once for every row of `times`: numbers in (0, 1), which are the times
+    themselves or, for masks, stand for how many positions are hidden.
 
     For a causal network `process` is None, nothing is random, and `start_symbol` is what it is shown first.
     """
@@ -100,6 +107,8 @@ def nelbo_sums(
         rec, ident = torch.stack([_hybrid_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     elif isinstance(process, MultiMask) and process.tied_noise:
         rec, ident = torch.stack([_tied_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
+    elif isinstance(process, MultiMask):
+        rec, ident = torch.stack([_masked_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     else:
         rec, ident = torch.stack([_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     tokens = (torch.full_like(rec, ids.shape[1]) if valid is None else valid.sum(1)).double()
@@ -107,7 +116,7 @@ def nelbo_sums(
 
 
 def validation_times(sequences: int, draws: int, seed: int) -> Float64[Tensor, "draws sequences"]:
-    """Times for all sequences of a validation set, evenly spread in every draw; equal seeds give equal times."""
+    """Numbers in (0, 1) for all sequences of a validation set, evenly spread in every draw; equal for equal seeds."""
     generator = torch.Generator().manual_seed(seed)
     return torch.stack([stratified_times(sequences, generator) for _ in range(draws)])
 
@@ -119,6 +128,15 @@ def _loss(
     t = t.to(ids.device)
     x_t = process.corrupt(ids, t, generator)
     return loss_at(network, process, ids, valid, x_t, x_t, t)
+
+
+def _masked_loss(
+    network: Network, process: MultiMask, ids: Tensor, valid: Tensor | None, spread: Tensor, generator: Streams
+) -> Float64[Tensor, "2 B"]:
+    """Both terms per sequence, as they count in the bound."""
+    hidden = draw_hidden(process, _counted(ids, valid), spread.to(ids.device), generator)
+    x_t = hide(process, ids, hidden, generator)
+    return hidden.weight * loss_at(network, process, ids, valid, x_t, x_t, hidden.t)
 
 
 def loss_at(
@@ -137,17 +155,19 @@ def loss_at(
 
 
 def _tied_loss(
-    network: Network, process: MultiMask, ids: Tensor, valid: Tensor | None, t: Tensor, generator: Streams
+    network: Network, process: MultiMask, ids: Tensor, valid: Tensor | None, spread: Tensor, generator: Streams
 ) -> Float64[Tensor, "2 B"]:
-    """Both terms of -log p(x_0 | x_1) per sequence, for x_1 drawn like a sampler's.
+    """Both terms of -log p(x_0 | x_1) per sequence, as they count in the bound, for x_1 drawn like a sampler's.
 
     The mean over x_1 bounds -log p(x_0) by Jensen's inequality. It is a loose bound: noise that is not the text's own
     leads elsewhere.
     """
-    t = t.to(ids.device)
     end = process.prior(ids.shape, generator, ids.device)
-    x_t = anchored_state(process, ids, anchor(end, generator), t)
-    active = both(process.active(x_t), valid)
+    hidden = draw_hidden(process, _counted(ids, valid), spread.to(ids.device), generator)
+    t, active = hidden.t, hidden.positions
+    leave_mask = generator.uniform(ids.shape, ids.device)
+    at_home = leave_mask < process.schedule(t).beta[:, None]
+    x_t = torch.where(active, torch.where(at_home, process.designated_mask(ids), end), ids)
     clean, state, last, time = ids[active], x_t[active], end[active], t[:, None].expand(ids.shape)[active]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
@@ -155,7 +175,8 @@ def _tied_loss(
         terms = anchored_loss(process, told, clean[rows], state[rows], last[rows], time[rows])
         return torch.stack([terms.reconstruction, terms.identification], dim=1)
 
-    return _per_sequence(network(shown_with_end(process, x_t, end), t, active, valid, reduce), active)
+    sums = _per_sequence(network(shown_with_end(process, x_t, end), t, active, valid, reduce), active)
+    return hidden.weight * sums
 
 
 def _hybrid_loss(
@@ -176,7 +197,7 @@ def _hybrid_loss(
 
 
 def _next_token_loss(network: Network, ids: Tensor, valid: Tensor | None, start: int) -> Float64[Tensor, "2 B"]:
-    counted = both(torch.ones_like(ids, dtype=torch.bool), valid)
+    counted = _counted(ids, valid)
     clean = ids[counted]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
@@ -185,6 +206,11 @@ def _next_token_loss(network: Network, ids: Tensor, valid: Tensor | None, start:
         return torch.stack([loss, torch.zeros_like(loss)], dim=1)
 
     return _per_sequence(network(shift_right(ids, start), None, counted, valid, reduce), counted)
+
+
+def _counted(ids: Tensor, valid: Tensor | None) -> Bool[Tensor, "B L"]:
+    """Everything but padding."""
+    return both(torch.ones_like(ids, dtype=torch.bool), valid)
 
 
 def _per_sequence(terms: Tensor, counted: Tensor) -> Float64[Tensor, "2 B"]:

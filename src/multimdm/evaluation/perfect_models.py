@@ -1,8 +1,9 @@
 """Models whose network is the perfect one, by name: `perfect:M=20,rho=0.5` is measured where a checkpoint could be.
 
 A name lists what differs from masked diffusion with one mask, rho = 1 and the assignment modulo M: M=20, rho=0.5,
-random or frequency (assignments), cosine (alpha), tied (x_1 is kept and shown), uniform (uniform states), epsilon=1e-4
-(of the judged source); or like=PATH, for the process of a checkpoint.
+random or frequency (assignments), cosine (alpha), tied (x_1 is kept and shown), context (masks are read by Bayes' rule,
+so that temperature spares what they tell), uniform (uniform states), epsilon=1e-4 (of the judged source); or like=PATH,
+for the process of a checkpoint.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ from multimdm.process import (
 from multimdm.process.checks import require
 
 PERFECT = "perfect"
-_ITEM = re.compile(r"(M|rho|epsilon)=?([\d.eE+-]+)|(random|frequency|cosine|tied|uniform)")
+_ITEM = re.compile(r"(M|rho|epsilon)=?([\d.eE+-]+)|(random|frequency|cosine|tied|context|uniform)")
 _LIKE = "like="
 _COUNTED = 10_000
 """Stories by which the frequency of tokens is known."""
@@ -96,8 +97,8 @@ def _parsed(name: str, said: str) -> tuple[dict[str, float], set[str]]:
         found = _ITEM.fullmatch(item)
         if found is None:
             raise ValueError(
-                f"{name}: '{item}' is none of M=20, rho=0.5, epsilon=1e-4, random, frequency, cosine, tied, uniform; "
-                f"for the process of a checkpoint: {PERFECT}:{_LIKE}PATH"
+                f"{name}: '{item}' is none of M=20, rho=0.5, epsilon=1e-4, random, frequency, cosine, tied, context, "
+                f"uniform; for the process of a checkpoint: {PERFECT}:{_LIKE}PATH"
             )
         key, number, word = found.groups()
         if key is not None:
@@ -123,8 +124,11 @@ def _process(name: str, tales: Tales, numbers: dict[str, float], words: set[str]
     schedule = Schedule(numbers.get("rho", 1.0), kind)
     if "uniform" in words:
         return Uniform(V, schedule)
-    process = MultiMask(V, int(M), schedule, _assignment(tales, int(M), words))
-    return process.tied(noise_shown=True) if "tied" in words else process
+    assignment = _assignment(tales, int(M), words)
+    if "tied" in words:
+        require("context" not in words, f"{name}: context is not for tied noise; leave one of them out")
+        return MultiMask(V, int(M), schedule, assignment).tied(noise_shown=True)
+    return MultiMask(V, int(M), schedule, assignment, readout="context" if "context" in words else "posterior")
 
 
 def _assignment(tales: Tales, num_masks: int, words: set[str]) -> Tensor:

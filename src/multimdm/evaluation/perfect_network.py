@@ -1,9 +1,10 @@
 """The perfect network of Tales: the exact prediction that training can only come near to.
 
-For masks it is the posterior p(x_0^l | x_t), for uniform states the leave-one-out distribution, p(x_0^l | x_t without
-position l), and where the noise is shown beside the state, p(x_0^l | x_t, x_1) for an x_1 that is independent of the
-text. All are those of the judged source (`Tales`), in which every token may be replaced: samplers make states that no
-story has, and a prediction is wanted there too. Whatever is lost with it, the process and the sampler lose.
+For masks it is the posterior p(x_0^l | x_t), for uniform states and for masks that the process reads itself (readout
+context) the leave-one-out distribution, p(x_0^l | x_t without position l), and where the noise is shown beside the
+state, p(x_0^l | x_t, x_1) for an x_1 that is independent of the text. All are those of the judged source (`Tales`), in
+which every token may be replaced: samplers make states that no story has, and a prediction is wanted there too.
+Whatever is lost with it, the process and the sampler lose.
 """
 
 from collections.abc import Callable
@@ -80,7 +81,7 @@ class PerfectNetwork(nn.Module):
         if valid is not None:
             seen = torch.where(valid[..., None], seen, 1.0)
         found = self.tales.leave_one_out(self._whole(seen), self.epsilon)[:, : seen.shape[1]]
-        if isinstance(self.process, MultiMask):
+        if isinstance(self.process, MultiMask) and self.process.readout == "posterior":
             found = (found + seen.log()).log_softmax(-1)
         return found if positions is None else found[positions]
 

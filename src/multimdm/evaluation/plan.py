@@ -12,6 +12,7 @@ from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealFigures, RealText
 from multimdm.evaluation.recall import Recall, has_recall
+from multimdm.evaluation.sampler_likelihood import SamplerLikelihood, StateOrder
 from multimdm.evaluation.shortfall import Shortfall
 from multimdm.evaluation.subject import Subject
 from multimdm.evaluation.trajectory import Trajectory, trajectory
@@ -41,6 +42,8 @@ class Plan:
     recall_strings: int = 0
     """Noise strings of the recall of `text` in one step; 0 if it is not wanted. Some models have none."""
     trajectories: bool = False
+    likelihood: tuple[StateOrder, RealText] | None = None
+    """The order of samplers under which the exact likelihood of this text is wanted, at each K and temperature."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Evaluation:
     """Beside the NELBO of a model with several masks."""
     shortfalls: tuple[Shortfall, ...] = ()
     """On states of the data, then on those of the sampler at each K and temperature."""
+    likelihoods: tuple[SamplerLikelihood, ...] = ()
+    """Of held-out text under samplers whose order follows from the state, at each K and temperature."""
     seeds: int = 1
     """Training seeds that the figures are means of; with one, intervals are over samples."""
 
@@ -109,6 +114,8 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
         add("NELBO", amount, lambda progress: subject.nelbo(held_out, plan.sequences, plan.draws, progress))
         if reads_masks(subject.model):
             add("what masks tell", 2 * amount, lambda progress: _mask_reading(subject, plan, progress))
+    for likelihood in _likelihoods(subject, plan):
+        add(likelihood.name, likelihood.amount, likelihood.run)
     for shortfall in _shortfalls(subject, plan):
         add(shortfall.name, shortfall.amount, shortfall.run)
     if recalls := _recalls(subject, plan):
@@ -156,6 +163,7 @@ def collect(subject: Subject, plan: Plan) -> Evaluation:
         aligned=() if plan.align is None else tuple(_aligned(subject, plan, K) for K in plan.steps),
         trajectories=tuple(picture for picture in pictures if picture.times),
         mask_reading=_mask_reading(subject, plan),
+        likelihoods=tuple(likelihood.run(ignore) for likelihood in _likelihoods(subject, plan)),
         shortfalls=tuple(shortfall.run(ignore) for shortfall in _shortfalls(subject, plan)),
     )
 
@@ -165,6 +173,22 @@ def _mask_reading(subject: Subject, plan: Plan, progress: Progress = ignore) -> 
     if plan.nelbo_text is None or not reads_masks(subject.model):
         return None
     return subject.mask_reading(plan.nelbo_text, plan.sequences, plan.draws, progress)
+
+
+def _likelihoods(subject: Subject, plan: Plan) -> list[Task]:
+    """What finds them, if they are wanted."""
+    if plan.likelihood is None:
+        return []
+    order, text = plan.likelihood
+    return [
+        Task(
+            f"likelihood, K = {K}, tau = {tau:g}",
+            plan.sequences * K,
+            partial(subject.likelihood, text, order, K, tau, plan.sequences),
+        )
+        for K in plan.steps
+        for tau in plan.temperatures
+    ]
 
 
 def _shortfalls(subject: Subject, plan: Plan) -> list[Task]:

@@ -23,13 +23,15 @@ from multimdm.evaluation.quantile_models import (
 )
 from multimdm.evaluation.real_text import RealFigures, RealText, describe_real
 from multimdm.evaluation.recall import Recall, one_step_recall
+from multimdm.evaluation.sampler_likelihood import SamplerLikelihood, StateOrder, evaluate_sampler_likelihood
 from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, shortfall_on_data
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
-from multimdm.pipeline.description import kind_of, size_of
+from multimdm.pipeline.description import kind_text, size_text
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
+from multimdm.samplers.settings import Law
 
 Result = TypeVar("Result")
 _STRINGS_OF_ALL = 32
@@ -83,8 +85,9 @@ class Subject:
     @property
     def description(self) -> str:
         """What kind of model it is."""
-        size = self.model.size if isinstance(self.model, PerfectModel) else size_of(self.model.network)
-        return f"{kind_of(self.model.process)}; {size}"
+        if isinstance(self.model, PerfectModel):
+            return f"{kind_text(self.model.process)}; {self.model.size}"
+        return f"{kind_text(self.model.process)}; {size_text(self.model.network)}"
 
     def calls(self, steps: int) -> int:
         """Network calls per sample: K, or one per token if the model is autoregressive."""
@@ -140,6 +143,23 @@ class Subject:
             return evaluate_nelbo(self.model, text, sequences, draws, seed, batch_size, progress)
 
         return self.store.remembered(Nelbo, {**self._held_out(text, sequences), "draws": draws, "seed": seed}, compute)
+
+    def likelihood(
+        self,
+        text: RealText,
+        order: StateOrder,
+        steps: int,
+        temperature: float | int,
+        sequences: int,
+        progress: Progress = ignore,
+    ) -> SamplerLikelihood:
+        """Of real text, under a sampler whose order follows from the state."""
+        tau, batch_size = float(temperature), self.drawing.batch_size
+        return self.store.remembered(
+            SamplerLikelihood,
+            {**self._held_out(text, sequences), "order": order, "steps": steps, "temperature": tau},
+            lambda: evaluate_sampler_likelihood(self.model, text, order, steps, tau, sequences, batch_size, progress),
+        )
 
     def mask_reading(self, text: RealText, sequences: int, draws: int, progress: Progress = ignore) -> MaskReading:
         """What its masks tell it of real text."""
@@ -208,4 +228,6 @@ class Subject:
     def _request(self, depends_on: dict[str, Any]) -> dict[str, Any]:
         """What a result depends on."""
         drawing = {name: value for name, value in asdict(self.drawing).items() if name != "batch_size"}
+        if drawing["law"]["temperature_on"] == Law().temperature_on:
+            del drawing["law"]["temperature_on"]  # results that are older than the setting are what it means by default
         return {"checkpoint": self.fingerprint, "drawing": {**drawing, "length": self.length}, **depends_on}

@@ -6,6 +6,8 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 Positive = Annotated[int, Field(gt=0)]
+MaskRows = Literal["copies", "noise", "tokens"]
+"""How the rows of new masks are made."""
 LONGEST = 2**20
 """Of any sequence: rotary networks have no weights that would bound it."""
 

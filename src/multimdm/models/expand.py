@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from multimdm.models.config import DiTConfig
 from multimdm.models.dit import DiT
+from multimdm.models.mask_rows import noise_offsets, token_offsets
 from multimdm.process.checks import check_integer, require
 
 
@@ -56,15 +57,15 @@ def tell_masks_apart(network: DiT, scale: float, seed: int) -> DiT:
     Copies of one mask give the same predictions, and what is symmetric stays so where nothing else tells masks apart.
     The given network is left as it is.
     """
-    V, generator = network.config.vocab_size, torch.Generator().manual_seed(seed)
+    return _moved(network, lambda masks, tokens: noise_offsets(masks, scale, seed))
 
-    def add_noise(state: dict[str, Tensor]) -> None:
-        rows = state["vocab_embed.embedding"].clone()
-        size = rows[V:].square().mean().sqrt()
-        rows[V:] += scale * size * torch.randn(rows[V:].shape, generator=generator).to(rows)
-        state["vocab_embed.embedding"] = rows
 
-    return _rebuilt(network, network.config, add_noise)
+def resemble_tokens(network: DiT, assignment: Int64[Tensor, " V"], scale: float) -> DiT:
+    """A network whose masks are a little like their tokens: the means of these tokens' rows are added to the masks'.
+
+    The given network is left as it is.
+    """
+    return _moved(network, lambda masks, tokens: token_offsets(masks, tokens, assignment, scale))
 
 
 def code_masks(network: DiT, scale: float, seed: int) -> DiT:
@@ -126,6 +127,18 @@ def gate_time(network: DiT, conditioning: Literal["sigma", "time"] = "sigma") ->
 def with_dropout(network: DiT, dropout: float) -> DiT:
     """The same weights with another dropout."""
     return _rebuilt(network, replace(network.config, dropout=dropout), lambda state: None)
+
+
+def _moved(network: DiT, offsets: Callable[[Tensor, Tensor], Tensor]) -> DiT:
+    """With something added to the rows of masks, given them and the rows of tokens."""
+    V = network.config.vocab_size
+
+    def add(state: dict[str, Tensor]) -> None:
+        rows = state["vocab_embed.embedding"].clone()
+        rows[V:] += offsets(rows[V:], rows[:V])
+        state["vocab_embed.embedding"] = rows
+
+    return _rebuilt(network, network.config, add)
 
 
 def _rebuilt(network: DiT, config: DiTConfig, change: Callable[[dict[str, Tensor]], None]) -> DiT:

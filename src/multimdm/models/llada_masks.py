@@ -6,7 +6,8 @@ The head is left alone: masks are never predicted. `resize_token_embeddings` of 
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_config import LLaDAConfig, with_masks
@@ -46,10 +47,11 @@ def check_unused(rows: Sequence[int], used: Sequence[int]) -> None:
 
 
 @torch.no_grad()
-def expand_llada(network: LLaDA, rows: Sequence[int]) -> LLaDA:
+def expand_llada(network: LLaDA, rows: Sequence[int], offsets: Float[Tensor, "M d"] | None = None) -> LLaDA:
     """The network with its masks on these rows, all copies of the one it had: every mask gives the same logits.
 
-    Weights are taken over, not copied, but for the embedding; the given network keeps its own and stays as it is.
+    Unless `offsets` (`mask_rows.py`) are added to the copies. Weights are taken over, not copied, but for the
+    embedding; the given network keeps its own and stays as it is.
     """
     config = network.config
     mask = _only_mask(config)
@@ -58,7 +60,7 @@ def expand_llada(network: LLaDA, rows: Sequence[int]) -> LLaDA:
     table = torch.cat(
         [old, old[mask].expand(expanded.config.num_rows - len(old), -1)]
     )  # also if nothing is appended: a copy
-    table[list(rows)] = old[mask]
+    table[list(rows)] = old[mask] if offsets is None else old[mask] + offsets
     state = {**network.state_dict(), "wte.weight": table}
     expanded.load_state_dict(state, assign=True)
     for name, weight in expanded.named_parameters():

@@ -83,7 +83,8 @@ class Consistency:
         """The student at x_t against the teacher at x_s, where the student has something to predict.
 
         For uniform states that is everywhere, and what is compared is what the networks predict, the leave-one-out
-        distribution, as DUO-DCD does. With `end`, the x_1 of the paths, both know it: they are shown it, or Bayes' rule
+        distribution, as DUO-DCD does. For masks it is the posteriors, whatever the process takes predictions for: the
+        theorem is about them. With `end`, the x_1 of the paths, both know it: they are shown it, or Bayes' rule
         tells them (`told_of_end`). In the second case a teacher that sees the designated mask has only its tokens left,
         while the student does not see it yet: the two are compared among these, and -log of the mass that the student
         gives them is added, whatever `visible_target` says: no token shows there, and without it the masses would be
@@ -124,12 +125,16 @@ class Consistency:
         return TiedPath(self.process, end)
 
     def _told(self, x: Tensor, t: Tensor, end: Tensor | None, positions: Tensor) -> Callable[[Tensor, slice], Tensor]:
-        """What x_1 adds to the prediction in some of the packed rows; nothing, if it is not known."""
-        if end is None:
+        """What the own mask, or x_1 if it is known, adds to the prediction in some of the packed rows."""
+        process = self.process
+        if end is None and not (isinstance(process, MultiMask) and process.readout == "context"):
             return lambda logits, rows: logits
-        process, where = self.process, positions.nonzero(as_tuple=True)
         assert isinstance(process, MultiMask)
-        state, last, time = x[where], end[where], t[where[0]]
+        where = positions.nonzero(as_tuple=True)
+        state, time = x[where], t[where[0]]
+        if end is None:
+            return lambda logits, rows: process.posterior_logits(logits, state[rows], time[rows])
+        last = end[where]
         return lambda logits, rows: told_of_end(process, logits, state[rows], last[rows], time[rows])
 
     def _revealed(self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"]) -> Tensor:

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-
-from multimdm.pipeline.canvas import Canvas
+from multimdm.pipeline.canvas import prompts_canvas
 from multimdm.pipeline.generation import Run, fill, length_of
 from multimdm.pipeline.model import Model
 from multimdm.process.checks import check_integer, require
@@ -27,7 +25,7 @@ class Answering:
     tps: int | None = None
     """Tokens per step: steps = gen_length / tps. Where both are given they must agree."""
     temperature: float | int = 0.0
-    """0 takes the most probable tokens."""
+    """0 takes the most probable tokens, given the context and the own mask."""
     remasking: Literal["low_confidence", "random"] = "low_confidence"
     """What waits for later steps: the tokens that the network is least sure of, or any."""
     cfg_scale: float | int = 0.0
@@ -85,6 +83,7 @@ class Answering:
         return Sampling(
             steps=self.num_steps,
             temperature=self.temperature,
+            temperature_on="posterior",  # at 0, what own masks tell must count; LLaDA's predictions are posteriors
             order="confidence",
             block_length=self.block_length,
             remasking=self.remasking,
@@ -117,25 +116,8 @@ def answer(model: Model, prompts: Sequence[Sequence[int]], settings: Answering, 
     run = Run() if run is None else run
     settings.check()
     require(len(prompts) > 0, "prompts must hold at least one prompt; got none")
-    canvas = _canvas(prompts, settings.gen_length, length_of(model, None))
+    canvas = prompts_canvas(prompts, settings.gen_length, length_of(model, None), "gen_length")
     samples = fill(model, canvas, settings.sampling(*end_tokens(model)), run)
     starts = [len(prompt) for prompt in prompts]
     ids = [row[n : n + settings.gen_length] for row, n in zip(samples.ids.tolist(), starts, strict=True)]
     return Answers(ids, samples.nfe)
-
-
-def _canvas(prompts: Sequence[Sequence[int]], gen_length: int, longest: int) -> Canvas:
-    """Prompt, answer, and padding behind: positions count from the prompt's start, as without padding."""
-    lengths = torch.tensor([len(prompt) for prompt in prompts])
-    most = int(lengths.max())
-    require(
-        most + gen_length <= longest,
-        f"a prompt of {most} tokens and gen_length {gen_length} do not fit into the network's {longest} positions; "
-        "shorten one of them",
-    )
-    place = torch.arange(most + gen_length)
-    given = torch.zeros(len(prompts), most + gen_length, dtype=torch.long)
-    for row, prompt in zip(given, prompts, strict=True):
-        row[: len(prompt)] = torch.tensor(prompt, dtype=torch.long)
-    valid = place < lengths[:, None] + gen_length
-    return Canvas(given, place < lengths[:, None], None if bool(valid.all()) else valid)

@@ -50,6 +50,26 @@ def prompt_canvas(ids: Sequence[int], num: int, length: int) -> Canvas:
     return canvas
 
 
+def prompts_canvas(prompts: Sequence[Sequence[int]], new_tokens: int, longest: int, name: str) -> Canvas:
+    """Prompts of any lengths, each followed by as many tokens to be made (`name` is what the user calls them).
+
+    Padding comes behind: positions count from the prompt's start, as without padding.
+    """
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    most = int(lengths.max())
+    require(
+        most + new_tokens <= longest,
+        f"a prompt of {most} tokens and {name} {new_tokens} do not fit into the network's {longest} positions; "
+        "shorten one of them",
+    )
+    place = torch.arange(most + new_tokens)
+    given = torch.zeros(len(prompts), most + new_tokens, dtype=torch.long)
+    for row, prompt in zip(given, prompts, strict=True):
+        row[: len(prompt)] = torch.tensor(prompt, dtype=torch.long)
+    valid = place < lengths[:, None] + new_tokens
+    return Canvas(given, place < lengths[:, None], None if bool(valid.all()) else valid)
+
+
 def infill_canvas(ids: Sequence[int | None], num: int) -> Canvas:
     """Given ids where they are known, None where a token is to be made."""
     canvas = empty_canvas(num, len(ids))

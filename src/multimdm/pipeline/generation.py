@@ -190,8 +190,9 @@ def _check_tokens(model: "Model", sampling: Sampling) -> None:
 def _check_hybrid(sampling: Sampling) -> None:
     """CANDI has one sampler."""
     require(
-        (sampling.order, sampling.corrector) == ("ancestral", 0),
-        "order and corrector are for discrete processes; this model is CANDI's, with its own sampler: leave them out",
+        (sampling.order, sampling.corrector, sampling.temperature_on) == ("ancestral", 0, "prediction"),
+        "order, corrector and temperature_on are for discrete processes; this model is CANDI's, with its own sampler: "
+        "leave them out",
     )
 
 
@@ -203,8 +204,10 @@ def _check_autoregressive(canvas: Canvas, sampling: Sampling) -> None:
         "an autoregressive model cannot fill gaps before given tokens; use a diffusion model, or `complete`",
     )
     require(
-        (sampling.order, sampling.corrector, sampling.grid, sampling.greedy_last) == ("ancestral", 0, "uniform", False),
-        "order, corrector, grid and greedy_last are for diffusion models; this one is autoregressive: leave them out",
+        (sampling.order, sampling.corrector, sampling.grid, sampling.greedy_last) == ("ancestral", 0, "uniform", False)
+        and sampling.temperature_on == "prediction",
+        "order, corrector, grid, greedy_last and temperature_on are for diffusion models; this one is autoregressive: "
+        "leave them out",
     )
 
 

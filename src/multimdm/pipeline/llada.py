@@ -15,7 +15,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from multimdm.data.foreign_tokenizers import load_tokenizer
+from multimdm.data.foreign_tokenizers import saved_tokenizer
 from multimdm.data.inert import shown
 from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
@@ -94,7 +94,7 @@ def load_llada(
     network = expand_llada(whole.network, settings.mask_ids)
     adapter = replace(settings.adapter, base=str(place) if base is not None else settings.adapter.base)
     load_adapter(network, adapter, {name.removeprefix(_PEFT_PREFIX): x for name, x in tensors.items()})
-    tokenizer = _tokenizer(directory) or whole.tokenizer
+    tokenizer = saved_tokenizer(directory) or whole.tokenizer
     return Loaded(network.eval(), settings.process(), tokenizer, settings.lineage, settings.advice)
 
 
@@ -113,7 +113,7 @@ def load_adapter_alone(directory: Path) -> Loaded:
     )
     network = LLaDA(with_masks(base, settings.mask_ids), device="meta")
     load_adapter(network, settings.adapter, {name.removeprefix(_PEFT_PREFIX): x for name, x in tensors.items()})
-    return Loaded(network.eval(), settings.process(), _tokenizer(directory), settings.lineage, settings.advice)
+    return Loaded(network.eval(), settings.process(), saved_tokenizer(directory), settings.lineage, settings.advice)
 
 
 def base_model_config(path: str | Path) -> LLaDAConfig:
@@ -125,7 +125,7 @@ def base_model_config(path: str | Path) -> LLaDAConfig:
 
 def base_tokenizer(path: str | Path) -> Tokenizer | None:
     """The tokenizer of a base, without its weights."""
-    return _tokenizer(local_directory(path))
+    return saved_tokenizer(local_directory(path))
 
 
 def base_lineage(path: str | Path) -> tuple[dict[str, Any], ...]:
@@ -165,7 +165,7 @@ def save_llada(
 
 def _load_whole(directory: Path, device: torch.device, precision: Precision) -> Loaded:
     settings = _mask_settings(directory)
-    config, tokenizer = _config(directory, settings), _tokenizer(directory)
+    config, tokenizer = _config(directory, settings), saved_tokenizer(directory)
     _check_vocabulary(tokenizer, config, directory)
     require(
         settings is None or settings.vocab_size == config.vocab_size,
@@ -278,12 +278,6 @@ def _config(directory: Path, settings: MaskSettings | None) -> LLaDAConfig:
         return with_masks(config, settings.mask_ids)
     except ValidationError as error:
         raise ValueError(in_one_line(error, str(directory / MASKS))) from None
-
-
-def _tokenizer(directory: Path) -> Tokenizer | None:
-    if Tokenizer.saved_in(directory):
-        return Tokenizer.load(directory)
-    return load_tokenizer(str(directory)) if (directory / "tokenizer.json").is_file() else None
 
 
 def _peft_config(adapter: Adapter, config: LLaDAConfig) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 from multimdm.models.llada_adapter import Adapter
 from multimdm.pipeline.settings import read_as
 from multimdm.process import MultiMask, Schedule, modulo
+from multimdm.process.settings import Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 MASKS = "masks.json"
@@ -27,6 +28,8 @@ class MaskSettings:
     """The mask of each token: id mod M, or a list of V numbers."""
     tied_noise: bool = False
     """Whether the noise was matched with the texts, so that samplers keep it."""
+    readout: Readout = "posterior"
+    """Whether the network predicts posteriors, or from the context, and own masks are read by Bayes' rule."""
     adapter: Adapter | None = None
     """Of an adapter; None for a whole network."""
     lineage: tuple[dict[str, Any], ...] = ()
@@ -39,7 +42,7 @@ class MaskSettings:
         """The process that it was trained with."""
         V, M = self.vocab_size, len(self.mask_ids)
         assignment = modulo(V, M) if self.assignment == "modulo" else torch.tensor(self.assignment)
-        return MultiMask(V, M, Schedule(self.rho, self.alpha), assignment, self.tied_noise)
+        return MultiMask(V, M, Schedule(self.rho, self.alpha), assignment, self.tied_noise, readout=self.readout)
 
 
 def describe_masks(
@@ -58,6 +61,7 @@ def describe_masks(
         alpha=process.schedule.kind,
         assignment="modulo" if usual else tuple(process.assignment.tolist()),
         tied_noise=process.tied_noise,
+        readout=process.readout,
         adapter=adapter,
         lineage=lineage,
         advice=advice,

@@ -1,6 +1,6 @@
 """Load and save: a directory with config.json, model.safetensors and the tokenizer's files."""
 
-import json
+import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,25 @@ from torch import Tensor
 
 from multimdm.data.chat import chat_ids
 from multimdm.data.directories import whole_directory
+from multimdm.data.foreign_tokenizers import saved_tokenizer
 from multimdm.data.inert import shown
 from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import Backbone, DiT, LLaDA
 from multimdm.models.foreign import Foreign
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
+from multimdm.pipeline.card import CardDetails, model_card
 from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.files import new_directory, read_safetensors, write_safetensors
 from multimdm.pipeline.generation import Samples, answers_of, check_fit, fill, length_of, settings_of, tokenizer_of
-from multimdm.pipeline.hub import local_directory
+from multimdm.pipeline.hub import check_repository, local_directory, push_directory
 from multimdm.pipeline.llada import Precision, is_adapter, is_llada, load_adapter_alone, load_llada, save_llada
 from multimdm.pipeline.settings import (
     CheckpointSettings,
     ForeignSettings,
+    as_json,
     build_process,
     describe_process,
-    dump,
     parse,
 )
 from multimdm.pipeline.sizes import check_sizes
@@ -160,15 +162,46 @@ class Model:
         tensors |= {_LEFTOVER + name: x.contiguous() for name, x in self.leftover.items()}
         if isinstance(self.process, MultiMask):
             tensors[_ASSIGNMENT] = self.process.assignment
-        settings = CheckpointSettings(
-            network=network.config,
+        (directory / "config.json").write_text(as_json(self.settings), encoding="utf-8")
+        write_safetensors(tensors, directory / "model.safetensors")
+
+    @property
+    def settings(self) -> CheckpointSettings:
+        """Everything about it but its tensors, as its checkpoint says it; LLaDA networks have their own layout."""
+        require(isinstance(self.network, DiT), "the settings of a LLaDA network are in its published config.json")
+        assert isinstance(self.network, DiT)
+        return CheckpointSettings(
+            network=self.network.config,
             process=describe_process(self.process) if self.process is not None else None,
             foreign=self.foreign,
             lineage=self.lineage,
             advice=self.advice,
         )
-        (directory / "config.json").write_text(json.dumps(dump(settings), indent=2) + "\n", encoding="utf-8")
-        write_safetensors(tensors, directory / "model.safetensors")
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        private: bool | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+        token: str | bool | None = None,
+        card: CardDetails | str | None = CardDetails(),  # noqa: B008  (it is frozen)
+    ) -> str:
+        """Give the checkpoint to a repository on the Hugging Face Hub, which is made if need be; the commit's address.
+
+        `revision` is a branch, made likewise. Without a token the client finds one (`hf auth login`, HF_TOKEN). `card`
+        is what the model card is to say beside the lineage, or the whole text of README.md; with None, the README.md
+        that is there stays.
+        """
+        check_repository(repo)
+        with tempfile.TemporaryDirectory() as place:
+            directory = Path(place) / "model"
+            self.save(directory)
+            if card is not None:
+                text = card if isinstance(card, str) else model_card(self, repo, card, revision)
+                (directory / "README.md").write_text(text, encoding="utf-8")
+            return push_directory(directory, repo, private, revision, commit_message, token)
 
     def as_foreign(self) -> Foreign:
         """The network as its foreign kind knows it."""
@@ -182,21 +215,23 @@ def load(
     device: str | torch.device | None = None,
     precision: Precision = "auto",
     base: str | Path | None = None,
+    revision: str | None = None,
 ) -> Model:
     """A model from a directory that `Model.save` wrote, one in LLaDA's published layout, or the name of one on the Hub.
 
+    A name may have a `revision` (a branch, a tag or a commit), also written `org/name@revision`.
     Its network is put on the `device`: cpu (unless given), cuda, cuda:1, or auto for the first GPU if there is one. For
     LLaDA, `precision` is that of the weights in memory (float32, bfloat16, or as stored), and `base` the network that
     an adapter lies on, if it is no longer where it was.
     """
     place = device if isinstance(device, torch.device) else find_device("cpu" if device is None else device)
-    directory = local_directory(path)
+    directory = local_directory(path, revision)
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a checkpoint directory")
     if is_llada(directory):
         found = load_llada(directory, place, precision, base)
         model = Model(found.network, found.process, found.tokenizer, lineage=found.lineage, advice=found.advice)
-        model.cell_order = _cell_order(directory, found.process.vocab_size)
+        model = replace(model, cell_order=_cell_order(directory, found.process.vocab_size))
         _check_advice(model, directory)
         return model
     require(
@@ -221,7 +256,7 @@ def load(
         if settings.process.kind == "multimask":
             require(_ASSIGNMENT in tensors, f"{directory}: model.safetensors lacks '{_ASSIGNMENT}'")
         process = build_process(settings.process, tensors.get(_ASSIGNMENT))
-    tokenizer = Tokenizer.load(directory) if Tokenizer.saved_in(directory) else None
+    tokenizer = saved_tokenizer(directory)
     require(
         tokenizer is None or tokenizer.vocab_size <= settings.network.vocab_size,
         f"{directory}: its tokenizer has {tokenizer and tokenizer.vocab_size} tokens, its network only "
@@ -247,7 +282,8 @@ def load_outline(path: str | Path) -> Model:
     if not is_adapter(directory):
         return load(directory)
     found = load_adapter_alone(directory)
-    return Model(found.network, found.process, found.tokenizer, lineage=found.lineage, advice=found.advice)
+    model = Model(found.network, found.process, found.tokenizer, lineage=found.lineage, advice=found.advice)
+    return replace(model, cell_order=_cell_order(directory, found.process.vocab_size))
 
 
 def _cell_order(directory: Path, vocab_size: int) -> Tensor | None:

@@ -1,5 +1,6 @@
 """config.json of a checkpoint: one schema for what is stored."""
 
+import json
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
@@ -10,11 +11,12 @@ from pydantic_core import ArgsKwargs
 from multimdm.data.inert import inert, shown
 from multimdm.models import DiTConfig
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
-from multimdm.process.settings import USUAL_RANKS
+from multimdm.process.settings import USUAL_RANKS, Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 _STRICT = ConfigDict(extra="forbid")
 FORMAT_VERSION = 1
+MODEL_TYPE = "multimdm"
 Settings = TypeVar("Settings")
 
 
@@ -35,10 +37,15 @@ class ProcessSettings:
     """Of multimask: whether the noise was matched with the texts, so that samplers keep it."""
     noise_shown: bool = False
     """Of tied noise: whether the network is shown it beside the state."""
+    readout: Readout = "posterior"
+    """Of multimask: whether the network predicts posteriors, or from the context, and own masks are read by Bayes'
+    rule. Checkpoints that do not say predict posteriors."""
 
     def __post_init__(self) -> None:
         if self.tied_noise and self.kind != "multimask":
             raise ValueError(f"tied_noise is for kind multimask; the kind is {self.kind}")
+        if self.readout == "context" and self.kind != "multimask":
+            raise ValueError(f"readout context is for kind multimask; the kind is {self.kind}")
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -64,6 +71,8 @@ class CheckpointSettings:
     advice: SamplingAdvice | None = None
     """How it wants to be sampled, unless told otherwise."""
     version: Literal[1] = FORMAT_VERSION
+    model_type: Literal["multimdm"] = MODEL_TYPE
+    """By which transformers knows whose a directory is (`multimdm.hf`); older checkpoints lack it."""
 
 
 def describe_process(process: AnyProcess) -> ProcessSettings:
@@ -78,16 +87,17 @@ def describe_process(process: AnyProcess) -> ProcessSettings:
             ranks=process.ranks,
             noise_dim=process.noise_dim,
         )
-    kind: Literal["multimask", "uniform"] = "multimask" if isinstance(process, MultiMask) else "uniform"
-    tied = (process.tied_noise, process.noise_shown) if isinstance(process, MultiMask) else (False, False)
+    sizes = process.vocab_size, process.num_masks
+    if not isinstance(process, MultiMask):
+        return ProcessSettings("uniform", *sizes, schedule.rho, schedule.kind)
     return ProcessSettings(
-        kind,
-        process.vocab_size,
-        process.num_masks,
+        "multimask",
+        *sizes,
         schedule.rho,
         schedule.kind,
-        tied_noise=tied[0],
-        noise_shown=tied[1],
+        tied_noise=process.tied_noise,
+        noise_shown=process.noise_shown,
+        readout=process.readout,
     )
 
 
@@ -110,12 +120,17 @@ def build_process(settings: ProcessSettings, assignment: Any) -> AnyProcess:
     if settings.kind == "hybrid":
         return Hybrid(settings.vocab_size, schedule, settings.ranks or USUAL_RANKS, settings.noise_dim)
     tied = settings.tied_noise, settings.noise_shown
-    return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment, *tied)
+    return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment, *tied, settings.readout)
 
 
 def dump(settings: CheckpointSettings) -> dict[str, Any]:
     """As plain data for JSON."""
     return TypeAdapter(CheckpointSettings).dump_python(settings, mode="json")
+
+
+def as_json(settings: CheckpointSettings) -> str:
+    """The text of config.json."""
+    return json.dumps(dump(settings), indent=2) + "\n"
 
 
 def parse(data: dict[str, Any], where: str) -> CheckpointSettings:

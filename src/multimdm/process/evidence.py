@@ -11,6 +11,7 @@ from torch import Tensor
 from multimdm.process.base import Ids, Process
 from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.multimask import MultiMask
+from multimdm.process.own_mask import others_factor
 from multimdm.process.times import Time, check_time, per_position
 
 
@@ -25,7 +26,7 @@ def evidence(process: Process, x_t: Ids, t: Time) -> Float64[Tensor, "*shape V"]
     check_time("t", t)
     v = process.schedule(per_position("t", t, x_t))
     if isinstance(process, MultiMask):
-        return _of_masks(process, x_t, v.one_minus_beta / (process.num_masks * v.beta + v.one_minus_beta))
+        return _of_masks(process, x_t, others_factor(v, process.num_masks))
     others = v.one_minus_alpha / (process.vocab_size * v.alpha + v.one_minus_alpha)
     return _best_and_others(_tokens(process, x_t) == x_t[..., None], others)
 
@@ -42,7 +43,7 @@ def anchored_evidence(
     check_same_shape("x_t", x_t, "end", end)
     check_time("t", t)
     v = process.schedule(per_position("t", t, x_t))
-    unknown = v.one_minus_beta / (process.num_masks * v.beta + v.one_minus_beta)
+    unknown = others_factor(v, process.num_masks)
     return _of_masks(process, x_t, torch.where(known, torch.where(x_t == end, v.one_minus_beta, 0.0), unknown))
 
 

@@ -5,21 +5,25 @@ its designated mask with probability beta_t, else at any mask uniformly. One mas
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 import torch
-from jaxtyping import Bool, Float, Int, Int64
+from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
 
 from multimdm.process.assignment import check_assignment, check_sizes, modulo
 from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
-from multimdm.process.checks import check_ids, check_same_shape, checks_contents, kind_of, require
+from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.groups import Groups
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
+from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor
+from multimdm.process.precision import widened
 from multimdm.process.readout import group_masses
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
+from multimdm.process.settings import Readout
 from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, time_dtype
 
@@ -35,6 +39,7 @@ class MultiMask(Process):
         assignment: Int[Tensor, " V"] | None = None,
         tied_noise: bool = False,
         noise_shown: bool = False,
+        readout: Readout = "posterior",
     ) -> None:
         check_sizes(vocab_size, num_masks)
         if assignment is None:
@@ -48,14 +53,19 @@ class MultiMask(Process):
         self.tied_noise, self.noise_shown = tied_noise, noise_shown
         """Whether x_1 was tied to the text in training, so that a sampler must keep it (`anchored.py`); and whether the
         network is shown x_1 beside x_t."""
+        self.readout: Readout = self._check_readout(readout)
+        """Whether predictions are posteriors, or are made from the context and the own mask is read by Bayes' rule
+        (`own_mask.py`); with one mask, which tells nothing, both are the same, and called posterior."""
         self._groups = {self.assignment.device: Groups(self.assignment, num_masks)}
 
     def __repr__(self) -> str:
         tied = f", tied_noise=True, noise_shown={self.noise_shown}" if self.tied_noise else ""
-        return f"MultiMask(vocab_size={self.vocab_size}, num_masks={self.num_masks}, schedule={self.schedule}{tied})"
+        read = ", readout='context'" if self.readout == "context" else ""
+        sizes = f"vocab_size={self.vocab_size}, num_masks={self.num_masks}"
+        return f"MultiMask({sizes}, schedule={self.schedule}{tied}{read})"
 
     def tied(self, noise_shown: bool = False) -> "MultiMask":
-        """The same process with its noise tied to the texts."""
+        """The same process with its noise tied to the texts; predictions are posteriors then, given x_1 too."""
         return MultiMask(self.vocab_size, self.num_masks, self.schedule, self.assignment, True, noise_shown)
 
     def prior(
@@ -119,6 +129,7 @@ class MultiMask(Process):
         """p^theta_{s|t}(. | x_t) = sum_a x_theta(a) p_{s|t}(. | x_t, a). Eq. (model_reverse_kernel_main)."""
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_order(s, t)
+        clean_probs = self._posterior_probs(clean_probs, x_t, t)
         between = self._between(s, t, x_t)
         b = between.to(clean_probs.dtype)
         retentions, working = self._bridge_retentions(s, t, x_t, between), b.reveal.dtype
@@ -157,6 +168,7 @@ class MultiMask(Process):
         """
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_time("t", t)
+        clean_probs = self._posterior_probs(clean_probs, x_t, t)
         v, hidden = self._at("t", t, x_t), self.active(x_t)
         working = torch.promote_types(clean_probs.dtype, torch.float32)
         probs, current = clean_probs.to(working), self._mask_index(x_t)[..., None]
@@ -207,12 +219,23 @@ class MultiMask(Process):
         return torch.where(u < leaves, x_t, x_s.long())
 
     def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
-        """For masks the prediction is the posterior already."""
-        return weights
+        """The prediction, if that is the posterior; one from the context times p_t(x_t | .), up to a factor."""
+        if self.readout == "posterior":
+            return weights
+        self._check_prediction("weights", weights, x_t)
+        joined = join_weights(widened(weights), self._explained(x_t), self._others_factor(x_t, t))
+        return joined.to(weights.dtype)
 
     def posterior_logits(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
-        """For masks the prediction is the posterior already."""
-        return logits
+        """The prediction, if that is the posterior; one from the context with the evidence of x_t, as in `own_mask.py`.
+
+        At t = 0, where the evidence is infinite and nothing is hidden, only the tokens of the mask remain.
+        """
+        if self.readout == "posterior":
+            return logits
+        check_ids("x_t", x_t, self.num_states)
+        check_table("logits", logits, x_t, self.vocab_size)
+        return join_logits(widened(logits), self._explained(x_t), self._others_factor(x_t, t))
 
     def reverse_sample(
         self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
@@ -240,9 +263,10 @@ class MultiMask(Process):
     def loss(self, log_probs: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
         """Both terms of the loss density at masked positions, zero at visible ones. Eq. (per_coordinate_loss_main).
 
-        `log_probs` must be normalised. The time integral of the total is the ELBO: the entropy of the data for the
-        exact prediction. Diverges at t = 1 for rho < 1/2 (integrably), and at t = 0, where nothing is masked; in
-        float32 its gradient, of order (M / t)^2 for a wrong prediction, is in range for t above 1e-8.
+        `log_probs` must be normalised; with readout context the evidence of the own mask joins them here. The time
+        integral of the total is the ELBO: the entropy of the data for the exact prediction. Diverges at t = 1 for
+        rho < 1/2 (integrably), and at t = 0, where nothing is masked; in float32 its gradient, of order (M / t)^2 for a
+        wrong prediction, is in range for t above 1e-8.
         """
         self._check_loss(log_probs, x_0, x_t, t)
         v = flat_values(self._at("t", t, x_0), x_0.shape)
@@ -252,7 +276,11 @@ class MultiMask(Process):
             picked, term = rows.gather(1, clean[:, None])[:, 0], torch.zeros_like(v.alpha)
         else:
             picked, masses = group_masses(rows, clean, self._groups_on(rows.device))
-            term = identification(masses.double(), self._mask_index(clean), self._mask_index(state), v, active)
+            designated, current, masses = self._mask_index(clean), self._mask_index(state), masses.double()
+            if self.readout == "context":
+                others = torch.where(active, others_factor(v, self.num_masks), 1.0)
+                picked, masses = join_masses(picked, masses, designated, current, others)
+            term = identification(masses, designated, current, v, active)
         weight = torch.where(active, -v.d_alpha / v.one_minus_alpha, 0.0)
         reconstruction = -weight * torch.where(active, picked, 0.0)
         dtype = torch.promote_types(rows.dtype, torch.float32)
@@ -299,6 +327,34 @@ class MultiMask(Process):
         return torch.where(at_clean <= torch.minimum(at_designated, at_rival), x_0.long(), mask)
 
     # ----------------------------------------------------------------- helpers
+
+    def _check_readout(self, readout: Readout) -> Readout:
+        known = get_args(Readout)
+        require(readout in known, f"readout must be one of {', '.join(known)}; got {readout!r}")
+        if self.num_masks == 1:
+            return "posterior"
+        require(
+            readout == "posterior" or not self.tied_noise,
+            f"readout must be posterior where noise is tied to the text: what the own mask tells depends on x_1, which "
+            f"is known too; got {readout!r}",
+        )
+        return readout
+
+    def _posterior_probs(self, prediction: Tensor, x_t: Tensor, t: Time) -> Tensor:
+        """p(x_0 | x_t) of a prediction, normalised if it is one from the context."""
+        if self.readout == "posterior":
+            return prediction
+        weights = self.posterior_weights(prediction, x_t, t)
+        return weights / weights.sum(-1, keepdim=True)
+
+    def _explained(self, x_t: Tensor) -> Bool[Tensor, "*shape V"]:
+        """The tokens whose designated mask is seen."""
+        return self._assignment(x_t.device) == self._mask_index(x_t)[..., None]
+
+    def _others_factor(self, x_t: Tensor, t: Time) -> Float64[Tensor, "*shape"]:
+        """What the tokens of other masks lose; nothing at visible positions, which have no mask."""
+        check_time("t", t)
+        return torch.where(self.active(x_t), others_factor(self._at("t", t, x_t), self.num_masks), 1.0)
 
     @staticmethod
     def _retention(values: ScheduleValues | BetweenValues) -> Retention:

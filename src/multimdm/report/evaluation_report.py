@@ -28,6 +28,9 @@ from multimdm.report.formats import (
     value_text,
 )
 from multimdm.report.fronts import fronts
+from multimdm.report.likelihoods import NOTE as LIKELIHOOD_NOTE
+from multimdm.report.likelihoods import TITLE as LIKELIHOOD_TITLE
+from multimdm.report.likelihoods import likelihood_texts
 from multimdm.report.mask_readings import NOTE as MASKS_NOTE
 from multimdm.report.mask_readings import TITLE as MASKS_TITLE
 from multimdm.report.mask_readings import mask_reading_table
@@ -104,6 +107,11 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             row += [f"{n.total:.4f} ± {n.standard_error:.4f}", bound] if n else [NOTHING] * 2
         rows.append(row)
     yield table("Models", header, rows, "words")
+    likelihoods = [[e.label, text] for e in evaluations for text in likelihood_texts(e)]
+    if likelihoods:
+        yield heading(LIKELIHOOD_TITLE, 3)
+        yield paragraph(LIKELIHOOD_NOTE)
+        yield table("Likelihoods", ["model", "likelihood"], likelihoods, "words")
     recalls = [[e.label, text] for e in evaluations for text in recall_texts(e)]
     if recalls:
         yield heading("Recall in one step", 3)

@@ -9,16 +9,20 @@ from multimdm.report.markdown import markdown_table
 TITLE = "What masks tell"
 NOTE = (
     "The NELBO with random masks shown to the network, less that with the true ones, in nats per token ± standard "
-    "error; times and hidden positions are the same. Who cannot tell masks apart has 0."
+    "error; times and hidden positions are the same. Who cannot tell masks apart has 0. Where own masks are read by "
+    "Bayes' rule, it is what those of other positions tell."
 )
 _HEADER = ["model", "difference", "with random masks", "so that"]
 _READ = "the masks are read"
+_OTHERS_READ = "the masks of other positions are read"
 _NOT_TESTED = "the network hardly reads its masks: what many masks can do was not tested"
 
 
 def verdict(reading: MaskReading) -> str:
     """Whether the method was tested at all."""
-    return _READ if reading.tested else _NOT_TESTED
+    if not reading.tested:
+        return _NOT_TESTED
+    return _OTHERS_READ if reading.own_by_rule else _READ
 
 
 def mask_reading_text(reading: MaskReading) -> str:

@@ -26,6 +26,7 @@ from multimdm.report.formats import (
     share_text,
     value_text,
 )
+from multimdm.report.likelihoods import likelihood_texts
 from multimdm.report.mask_readings import mask_reading_text
 from multimdm.report.recalls import recall_texts
 from multimdm.report.shortfalls import HEADER, NOTE, shortfall_rows
@@ -73,6 +74,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
         text += f"perplexity {most}{perplexity_text(nelbo.perplexity)}" if nelbo.bound else NO_BOUND
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
+        console.print(escape(text))
+    for text in likelihood_texts(evaluation):
         console.print(escape(text))
     if evaluation.mask_reading is not None:
         console.print(escape(mask_reading_text(evaluation.mask_reading)))

@@ -1,9 +1,10 @@
 """Hypotheses of the clean tokens: a draw per active position, made inside the network's head.
 
 Temperature, top-k and top-p act on the network's prediction of the clean token, as in App. (tau); what the process
-makes of the prediction comes after. For masks the prediction is the posterior, and nothing more happens. For uniform
-states it is the leave-one-out distribution, which tells what the context says, and the evidence of the current token
-joins by Bayes' rule afterwards: a temperature on the posterior would also bend the noise process, whose law is known.
+makes of the prediction comes after. Where the prediction is the posterior, as the paper's is for masks, nothing more
+happens. For uniform states, and for masks that are read by Bayes' rule, it is what the context says, and the evidence
+of the current state joins afterwards: a temperature on the posterior would also bend the noise process, whose law is
+known. Who wants that can have it (`Choice.on`).
 Where x_1 is kept, what it tells joins first, and the rest acts on the posterior given x_t and x_1: the most probable
 token given x_t alone may be impossible given both.
 """
@@ -21,6 +22,7 @@ from multimdm.process.anchored import told_of_end
 from multimdm.process.draws import invert_cdf, uniform
 from multimdm.process.precision import widened
 from multimdm.samplers.batch import Batch, Network
+from multimdm.samplers.settings import TemperatureOn
 from multimdm.samplers.tied import shown
 
 
@@ -38,6 +40,9 @@ class Choice:
     """Take the most probable token of the posterior instead of drawing from it."""
     never: tuple[int, ...] = ()
     """Tokens that are not chosen, whatever their probability."""
+    on: TemperatureOn = "prediction"
+    """What temperature, top-k and top-p act on: what the network predicts, before the evidence of the state joins, or
+    the posterior. Where the prediction is the posterior, it is the same."""
 
     @property
     def certain(self) -> bool:
@@ -94,7 +99,7 @@ class Hypotheses(NamedTuple):
 
     clean: Int64[Tensor, "B L"]
     confidence: Float[Tensor, "B L"] | None
-    """The network's own probability of the chosen token, whatever the temperature; zero where none was asked for, and
+    """The posterior probability of the chosen token, whatever the temperature; zero where none was asked for, and
     for tokens that are to come late."""
 
 
@@ -115,6 +120,8 @@ class Question:
     confidence: bool = False
     late: tuple[int, ...] = ()
     """Tokens that have no confidence."""
+    peak: bool = False
+    """Whether the confidence is that of the most probable token instead of the chosen one: the state alone tells it."""
 
     def reduce(self, logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         """Tokens (and their probabilities) for some of the packed rows."""
@@ -125,8 +132,17 @@ class Question:
         chosen = _choose(self.process, self.choice, logits, x_t, t, u)
         if not self.confidence:
             return (chosen,)
-        wide = without(widened(logits), self.late)
-        return chosen, torch.softmax(wide, -1).gather(-1, chosen[:, None])[:, 0]
+        return chosen, self.sureness(self.process.posterior_logits(logits, x_t, t), chosen)
+
+    def sureness(self, posterior: Float[Tensor, "n V"], chosen: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The confidence of some of the packed rows, given logits of the posterior."""
+        probs = torch.softmax(without(widened(posterior), self.late), -1)
+        return probs.amax(-1) if self.peak else probs.gather(-1, chosen[:, None])[:, 0]
+
+    def posterior(self, logits: Tensor, rows: slice) -> Tensor:
+        """Logits of p(x_0 | x_t) for some of the packed rows, whatever is to be chosen."""
+        t = self._times[rows] if isinstance(self._times, Tensor) else self._times
+        return self.process.posterior_logits(self.told(logits, rows), self._states[rows], t)
 
     def told(self, logits: Tensor, rows: slice) -> Tensor:
         """The prediction for some of the packed rows, with what a kept x_1 tells."""
@@ -170,6 +186,7 @@ def ask(
     positions: Bool[Tensor, "B L"] | None = None,
     confidence: bool = False,
     late: tuple[int, ...] = (),
+    peak: bool = False,
 ) -> Question:
     """A question for the active free positions (or `positions`).
 
@@ -181,7 +198,7 @@ def ask(
     if not choice.certain:
         kept = batch.numbers
         numbers = (uniform(batch.x.shape, batch.generator, batch.x.device) if kept is None else kept)[positions]
-    return Question(process, batch, t, choice, positions, numbers, confidence, late)
+    return Question(process, batch, t, choice, positions, numbers, confidence, late, peak)
 
 
 def draw_clean(
@@ -193,13 +210,14 @@ def draw_clean(
     positions: Bool[Tensor, "B L"] | None = None,
     confidence: bool = False,
     late: tuple[int, ...] = (),
+    peak: bool = False,
 ) -> Hypotheses:
     """x_0^l ~ p^theta(x_0^l | x_t) at the active free positions (or at `positions`), by one number each.
 
     One network call; none if no position is asked for, but `Streams` go on by one draw in either case. Only tokens
     leave the head: no [B, L, V] table lives.
     """
-    question = ask(process, batch, t, choice, positions, confidence, late)
+    question = ask(process, batch, t, choice, positions, confidence, late, peak)
     if not bool(question.positions.any()):
         return question.answer()
     result = network(shown(process, batch), t, positions=question.positions, valid=batch.valid, reduce=question.reduce)
@@ -208,7 +226,11 @@ def draw_clean(
 
 def _choose(process: Process, choice: Choice, logits: Tensor, x_t: Tensor, t: Time, u: Tensor | None) -> Tensor:
     """One clean token per row of logits."""
+    if choice.on == "posterior":
+        logits = process.posterior_logits(logits, x_t, t)
     if choice.temperature == 0:  # a point mass is its own posterior
         return logits.argmax(-1)
-    weights = process.posterior_weights(choice.weights(logits), x_t, t)
+    weights = choice.weights(logits)
+    if choice.on == "prediction":
+        weights = process.posterior_weights(weights, x_t, t)
     return weights.argmax(-1) if u is None else invert_cdf(weights, u)

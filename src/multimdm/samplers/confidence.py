@@ -66,8 +66,9 @@ class Confidence:
     threshold: float | int | None = None
     """Also reveal all positions of at least this confidence; a sequence that is ahead goes on to its next block."""
 
-    remasking: Literal["low_confidence", "random"] = "low_confidence"
-    """What stays masked: the least sure positions, or any."""
+    remasking: Literal["low_confidence", "low_certainty", "random"] = "low_confidence"
+    """What stays masked: the positions whose drawn token is least probable, or whose most probable token is least
+    probable, or any."""
     guidance: float | int = 0.0
     """Scale of classifier-free guidance (`guidance.py`); each step is then two network calls."""
     late: tuple[int, ...] = ()
@@ -91,8 +92,14 @@ class Confidence:
         front = self.front(process, batch)
         if self.guidance:
             network = guided(network, process, batch, self.guidance)
-        hypotheses = draw_clean(network, process, batch, front.t, self.choice, front.candidates, True, self.late)
+        how = front.candidates, True, self.late, self.peak
+        hypotheses = draw_clean(network, process, batch, front.t, self.choice, *how)
         return self.move(process, batch, front, hypotheses, self.num_steps, k)
+
+    @property
+    def peak(self) -> bool:
+        """Whether positions are ordered by the state alone, whatever is drawn."""
+        return self.remasking == "low_certainty"
 
     def front(self, process: Process, batch: Batch) -> Front:
         """Where every sequence is being worked on."""

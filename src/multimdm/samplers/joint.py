@@ -132,7 +132,7 @@ class _Group:
         if isinstance(step, Confidence | LeftToRight):
             front = step.front(process, self.batch)
             K = torch.tensor([own.num_steps for own, _ in steps], device=device)
-            question = ask(process, self.batch, front.t, step.choice, front.candidates, True, step.late)
+            question = ask(process, self.batch, front.t, step.choice, front.candidates, True, step.late, step.peak)
             return question, lambda answer: step.move(process, self.batch, front, answer, K, self.k)
         grids = [(own.grid, k) for own, k in steps if isinstance(own, Ancestral)]
         t, s = (torch.tensor([g[k + i] for g, k in grids], dtype=torch.float64, device=device) for i in (0, 1))
@@ -200,7 +200,7 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
             first, last = max(start, rows.start), min(end, rows.stop)
             if first < last:
                 own, which = logits[first - rows.start : last - rows.start], slice(first - start, last - start)
-                best = _best(question.told(own, which), top) if top else ()
+                best = _best(question.posterior(own, which), top) if top else ()
                 parts.append((*question.reduce(own, which), *best))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 

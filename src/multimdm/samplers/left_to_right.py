@@ -36,6 +36,7 @@ class LeftToRight:
     """Confidence from which on a position is sure."""
 
     late = ()
+    peak = False
     revises = False
 
     def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:

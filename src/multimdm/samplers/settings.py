@@ -13,6 +13,9 @@ Order = Literal["ancestral", "confidence", "left_to_right", "rewrite"]
 """In which order tokens are settled."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 
+TemperatureOn = Literal["prediction", "posterior"]
+"""What temperature, top-p and top-k act on."""
+
 USUAL_STEPS = 4
 SURE_RUN = 0.9
 """Confidence that positions of a run from left to right have, unless a threshold is given."""
@@ -58,6 +61,10 @@ class Law:
     """Draw clean tokens from the fewest most probable ones that hold this share of the probability."""
     top_k: int | None = None
     """Draw clean tokens from this many most probable ones."""
+    temperature_on: TemperatureOn = "prediction"
+    """Temperature, top-p and top-k act on what the network predicts or, with posterior, after the evidence of the state
+    has joined. Only uniform states and masks that are read by Bayes' rule (readout: context) tell the two apart: at
+    temperature 0 prediction takes what the context makes most probable, posterior what context and state do."""
     greedy_last: bool = False
     """Take the most probable token in the last step."""
     grid: Grid | None = None
@@ -74,8 +81,9 @@ class Law:
     threshold: float | int | None = None
     """With --order confidence: also reveal every position of at least this confidence; saves calls. With --order
     left_to_right: the least confidence within a run (0.9). Unless given, as the checkpoint advises for that order."""
-    remasking: Literal["low_confidence", "random"] = "low_confidence"
-    """With --order confidence: keep the least sure positions masked, or any."""
+    remasking: Literal["low_confidence", "low_certainty", "random"] = "low_confidence"
+    """With --order confidence: keep the positions masked whose drawn token is least probable, or whose prediction is
+    least certain whatever is drawn (such a sampler has an exact likelihood), or any."""
     guidance: float | int = 0.0
     """With --order confidence: classifier-free guidance away from what would be said without the given tokens; 0 is
     off. Doubles the network calls."""
@@ -106,6 +114,8 @@ class Law:
             raise ValueError(f"top_p must lie in (0, 1] (1 keeps every token); got {self.top_p!r}")
         if self.top_k is not None and (not _whole(self.top_k) or self.top_k < 1):
             raise ValueError(f"top_k must be an integer of at least 1, or left out; got {self.top_k!r}")
+        if self.temperature_on not in get_args(TemperatureOn):
+            raise ValueError(f"temperature_on must be 'prediction' or 'posterior'; got {self.temperature_on!r}")
         if not _number(self.corrector) or not 0 <= self.corrector <= 1:
             raise ValueError(f"corrector must lie in [0, 1] (0 is off); got {self.corrector!r}")
         if self.order not in (None, *ORDERS):
@@ -114,8 +124,8 @@ class Law:
             raise ValueError(f"block_length must be an integer of at least 1, or left out; got {self.block_length!r}")
         if self.threshold is not None and (not _number(self.threshold) or not 0 < self.threshold <= 1):
             raise ValueError(f"threshold must lie in (0, 1], or be left out; got {self.threshold!r}")
-        if self.remasking not in ("low_confidence", "random"):
-            raise ValueError(f"remasking must be 'low_confidence' or 'random'; got {self.remasking!r}")
+        if self.remasking not in ("low_confidence", "low_certainty", "random"):
+            raise ValueError(f"remasking must be 'low_confidence', 'low_certainty' or 'random'; got {self.remasking!r}")
         if self.remasking == "random" and self.threshold is not None:
             raise ValueError(f"threshold must be left out with remasking='random'; got {self.threshold!r}")
         if not _number(self.guidance) or not 0 <= self.guidance < float("inf"):

@@ -25,7 +25,8 @@ def orders_of(process: Process) -> tuple[Order, ...]:
 def choice_of(sampling: Sampling) -> Choice:
     """How a clean token is chosen."""
     temperature = 1.0 if sampling.temperature is None else sampling.temperature
-    return Choice(temperature, sampling.top_p, sampling.top_k, never=sampling.exclude_tokens)
+    on = sampling.temperature_on
+    return Choice(temperature, sampling.top_p, sampling.top_k, never=sampling.exclude_tokens, on=on)
 
 
 def step_of(process: Process, sampling: Sampling) -> AnyStep:

@@ -13,7 +13,9 @@ from multimdm.models import (
     LLaDA,
     expand_masks,
     gate_time,
+    resemble_tokens,
     start_copying,
+    tell_masks_apart,
     with_dropout,
 )
 from multimdm.objectives import Candi, Consistency, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
@@ -70,7 +72,7 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
 
 
 def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
-    """The network of a checkpoint, its one mask copied to many; at step 0 it gives the logits it gave before."""
+    """The network of a checkpoint, its one mask made many; while they are copies, it gives the logits it gave."""
     if recipe.backbone == "llada":
         return adapt_llada_job(recipe, name)
     start = multimdm.load(recipe.init)
@@ -86,15 +88,24 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
     )
     source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
-    network = expand_masks(start.network, recipe.process.num_masks)
+    embeddings = start.network.vocab_embed.embedding
+    process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, embeddings=embeddings)
+    network = _with_mask_rows(recipe, expand_masks(start.network, recipe.process.num_masks), process)
     if recipe.conditioning != "none":
         network = gate_time(network, recipe.conditioning)
     if recipe.dropout is not None:
         network = with_dropout(network, recipe.dropout)
-    embeddings = start.network.vocab_embed.embedding
-    process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, embeddings=embeddings)
     model = Model(network, process, source.tokenizer, lineage=start.lineage)
     return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
+
+
+def _with_mask_rows(recipe: AdaptRecipe, network: DiT, process: MultiMask) -> DiT:
+    """With masks that differ as the recipe says; one mask alone differs from none."""
+    if recipe.mask_rows == "copies" or process.num_masks == 1:
+        return network
+    if recipe.mask_rows == "noise":
+        return tell_masks_apart(network, recipe.row_scale, derive(recipe.train.seed, "mask noise"))
+    return resemble_tokens(network, process.assignment, recipe.row_scale)
 
 
 def distill_job(recipe: DistillRecipe, name: str) -> Job:

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 import multimdm
 from multimdm.models import Adapter, LLaDA, LLaDAConfig
 from multimdm.models.llada_masks import RESERVED, appended_rows, check_unused, expand_llada, reserved_rows
 from multimdm.models.lora import attach
+from multimdm.models.mask_rows import noise_offsets, token_offsets
 from multimdm.objectives import Elbo
 from multimdm.pipeline import Model
 from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer
@@ -49,7 +51,7 @@ def pretrain_llada(recipe: PretrainRecipe, source: Source) -> Model:
 
 
 def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
-    """The network of a checkpoint with an adapter and many masks; at step 0 it gives the logits it gave before.
+    """The network of a checkpoint with an adapter and many masks; while they are copies, it gives the logits it gave.
 
     What does not fit is found out from the small files, before weights are read.
     """
@@ -67,10 +69,22 @@ def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
         base=str(Path(recipe.init).resolve()) if Path(recipe.init).is_dir() else recipe.init,
         base_digest=base_digest(recipe.init),
     )
-    network = attach(expand_llada(start.network, rows), adapter, derive(recipe.train.seed, "lora"))
     process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, config.vocab_size)
+    network = expand_llada(start.network, rows, _mask_offsets(recipe, start.network, process))
+    network = attach(network, adapter, derive(recipe.train.seed, "lora"))
     model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
     return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
+
+
+def _mask_offsets(recipe: AdaptRecipe, network: LLaDA, process: MultiMask) -> Tensor | None:
+    """What makes the masks differ, if the recipe asks for it; one mask alone differs from none."""
+    if recipe.mask_rows == "copies" or process.num_masks == 1:
+        return None
+    table, seed = network.wte.weight.detach(), derive(recipe.train.seed, "mask noise")
+    copies = table[list(network.config.mask_rows)].expand(process.num_masks, -1)
+    if recipe.mask_rows == "noise":
+        return noise_offsets(copies, recipe.row_scale, seed)
+    return token_offsets(copies, table[: process.vocab_size], process.assignment, recipe.row_scale)
 
 
 def check_llada_fits(start: Model, init: str, source: Source) -> None:

@@ -21,7 +21,7 @@ def multi_mask(
     """Over the tokens of the data, or a larger vocabulary that has them first; embeddings are of a trained model."""
     V = source.tokenizer.vocab_size if vocab_size is None else vocab_size
     assignment = _assignment(choice, num_masks, source, seed, V, embeddings)
-    return MultiMask(V, num_masks, Schedule(choice.rho, choice.alpha), assignment)
+    return MultiMask(V, num_masks, Schedule(choice.rho, choice.alpha), assignment, readout=choice.readout)
 
 
 def hybrid(choice: ProcessChoice, vocab_size: int, width: int) -> Hybrid:

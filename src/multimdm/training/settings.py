@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from multimdm.models.config import SIZES
+from multimdm.models.config import SIZES, MaskRows
 from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
 from multimdm.objectives.step_size import Rounds
-from multimdm.process.settings import USUAL_RANKS, OrderName
+from multimdm.process.settings import USUAL_RANKS, OrderName, Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -18,6 +18,8 @@ NonNegative = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
+USUAL_MASK_SCALE = 0.1
+"""How much new masks differ, beside the size of their rows' entries."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -115,6 +117,10 @@ class ProcessChoice:
     assignment: Literal["modulo", "random", "frequency", "clustered"] = "modulo"
     """Which mask is designated for a token: its id mod M, a random one, such that masks are equally frequent, or one
     for tokens with similar embeddings in the checkpoint that is continued."""
+    readout: Readout = "posterior"
+    """What the network's prediction is taken for. posterior: what context and own mask tell together, as in the paper;
+    the network has to learn to read both. context: what the context tells; the own mask is read by Bayes' rule, and the
+    network learns to read those of other positions. Of one mask, which tells nothing, both are the same."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -238,6 +244,12 @@ class AdaptRecipe(TrainingRecipe):
     conditioning: Literal["sigma", "time", "none"] = "sigma"
     """What the network is to see of t from now on, if it saw nothing; it begins behind a gate at zero. None for llada,
     whose network has no place for it."""
+    mask_rows: MaskRows = "copies"
+    """What the rows of the new masks begin as. copies: of the old mask's, as in the paper; the network gives the
+    predictions that it gave before. noise: copies with noise, so that they can be told apart. tokens: copies moved
+    towards the embeddings of the tokens for which each is designated, so that they mean something at once."""
+    mask_scale: PositiveFloat | None = None
+    """Of noise and tokens: how large what is added is beside the entries of the mask's row; 0.1 unless given."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
 
@@ -250,7 +262,14 @@ class AdaptRecipe(TrainingRecipe):
                 raise ValueError(f"dropout must be left out for backbone llada (see lora.dropout); got {self.dropout}")
         elif self.lora != LoraSettings():
             raise ValueError("lora is for backbone llada; the backbone is dit: leave it out")
+        if self.mask_scale is not None and self.mask_rows == "copies":
+            raise ValueError(f"mask_scale is for mask_rows noise or tokens; got {self.mask_scale} with copies")
         return self
+
+    @property
+    def row_scale(self) -> float:
+        """Of what is added to the rows of masks."""
+        return USUAL_MASK_SCALE if self.mask_scale is None else self.mask_scale
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -325,6 +344,10 @@ class CoupleRecipe(TrainingRecipe):
             raise ValueError("drafts needs noise_shown: true: a draft has no masks left that would tell of x_1")
         if self.data.kind == "none" and self.quantile.texts == "data":
             raise ValueError("data.kind none needs quantile.texts: teacher: someone must write the texts")
+        if self.process is not None and self.process.readout == "context":
+            raise ValueError(
+                "process.readout must be posterior where noise is tied to the text; got context: leave it out"
+            )
         _ = self.shares  # together they must not exceed 1
         check_sets(self.quantile, self.train)
         return self

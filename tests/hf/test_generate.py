@@ -1,0 +1,173 @@
+"""`generate` and `forward` as users of transformers know them."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, GenerationConfig, pipeline
+
+from multimdm.hf import MultiMDMModel
+from multimdm.objectives.next_token import shift_right
+from multimdm.pipeline import Model
+from multimdm.process import MultiMask, Schedule, Uniform
+from multimdm.samplers import SamplingAdvice
+from support.tiny_models import causal_tales_model, shown_tales_model, tales_model, tiny_dit
+
+V, L = 11, 12
+
+
+def small(num_masks: int = 2, schedule: Schedule | None = None) -> Model:
+    return Model(tiny_dit(V, num_masks, L), MultiMask(V, num_masks, schedule))
+
+
+def held(num_masks: int = 2) -> MultiMDMModel:
+    return MultiMDMModel.from_model(small(num_masks))
+
+
+def test_a_script_by_the_habits_of_transformers(tmp_path):
+    tales_model().save(tmp_path / "model")
+
+    import multimdm.hf  # noqa: F401
+
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    model = AutoModel.from_pretrained(tmp_path / "model", dtype="auto", device_map="auto")
+    model.eval()
+    tokenizer.padding_side = "left"
+    prompts = ["Lily raced to the harbor", "Lily"]
+    inputs = tokenizer(prompts, return_tensors="pt", padding=True).to(model.device)
+    torch.manual_seed(0)
+    outputs = model.generate(
+        **inputs, max_new_tokens=12, do_sample=True, temperature=0.8, top_k=50, pad_token_id=tokenizer.pad_token_id
+    )
+    texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+    assert outputs.shape == (2, 5 + 12)
+    assert all(text.startswith(prompt) for text, prompt in zip(texts, prompts, strict=True))
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = AutoModel.from_pretrained(tmp_path / "saved").to("cpu")
+    torch.manual_seed(0)
+    same = again.generate(**inputs, max_new_tokens=12, do_sample=True, temperature=0.8, top_k=50)
+    assert torch.equal(same, outputs)
+    with torch.inference_mode():
+        assert again(**inputs).logits.shape == (2, 5, 404)
+
+
+def test_pipelines(tmp_path):
+    tales_model().save(tmp_path / "model")
+    model, tokenizer = (kind.from_pretrained(tmp_path / "model") for kind in (AutoModel, AutoTokenizer))
+    write = pipeline("text-generation", model=model, tokenizer=tokenizer)
+    (made,) = write("Lily raced to the harbor", max_new_tokens=6, steps=3, seed=2, temperature=1.0)
+    ids = tokenizer("Lily raced to the harbor", return_tensors="pt")["input_ids"]
+    wanted = model.generate(ids, max_new_tokens=6, steps=3, seed=2, temperature=1.0)
+    assert made["generated_text"].replace(" ", "") == tokenizer.decode(wanted[0]).replace(" ", "")
+
+
+@pytest.mark.parametrize("order", ["ancestral", "confidence", "left_to_right"])
+def test_it_is_our_sampler(order):
+    model = tales_model()
+    wanted = model.complete("Lily raced to the", num=3, length=20, steps=4, temperature=0.7, order=order, seed=5)
+    assert model.tokenizer is not None
+    ids = torch.tensor([model.tokenizer.encode("Lily raced to the")])
+    hf = MultiMDMModel.from_model(model)
+    options = {"steps": 4, "temperature": 0.7, "order": order, "seed": 5, "num_return_sequences": 3}
+    assert torch.equal(hf.generate(ids, max_new_tokens=16, **options), wanted.ids)
+    assert torch.equal(hf.generate(ids, max_length=20, **options), wanted.ids)
+    assert hf.generate(ids, **options).shape == (3, 48)  # all that fit
+
+
+def test_without_ids_and_as_the_checkpoint_advises():
+    model = shown_tales_model(SamplingAdvice(order="rewrite", steps=2))
+    hf = MultiMDMModel.from_model(model)
+    assert torch.equal(hf.generate(num_return_sequences=2, seed=3), model.sample(2, seed=3).ids)
+    assert torch.equal(hf.generate(max_new_tokens=9, seed=3), model.sample(1, length=9, seed=3).ids)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing(side):
+    """Every prompt goes on as it would alone, and what is padding stays where it was."""
+    prompts, pad = [[1, 2, 3, 4], [5, 6]], 10
+    fill = [pad] * 2
+    rows = [prompts[0], [*fill, *prompts[1]] if side == "left" else [*prompts[1], *fill]]
+    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1] if side == "left" else [1, 1, 0, 0]])
+    options: dict[str, Any] = {"max_new_tokens": 5, "steps": 3, "seed": 1}
+    together = held().generate(torch.tensor(rows), mask, **options)
+    assert together[:, :4].tolist() == rows
+    for number, prompt in enumerate(prompts):
+        alone = held().generate(torch.tensor([prompt]), first=number, **options)
+        assert together[number, 4:].tolist() == alone[0, len(prompt) :].tolist()
+
+
+def test_masks_among_the_ids_are_gaps():
+    ids = torch.tensor([[1, V, 3, V + 1, 5]])
+    made = held().generate(ids, steps=2, seed=0)
+    assert made.shape == (1, 5)
+    assert made[0, [0, 2, 4]].tolist() == [1, 3, 5]
+    assert int(made.max()) < V
+    assert held().generate(ids, steps=2, seed=0, max_new_tokens=3).shape == (1, 8)
+
+
+def test_randomness():
+    hf, ids = held(), torch.tensor([[1, 2]])
+
+    def drawn(seed: int | None = None, torch_seed: int = 0) -> list[int]:
+        torch.manual_seed(torch_seed)
+        return hf.generate(ids, max_new_tokens=10, seed=seed)[0].tolist()
+
+    assert drawn() == drawn()
+    assert drawn() != drawn(torch_seed=1)
+    assert drawn(7, torch_seed=0) == drawn(7, torch_seed=1)
+    greedy = [held(1).generate(ids, do_sample=False, steps=1, seed=seed).tolist() for seed in (0, 1)]
+    assert greedy[0] == greedy[1] == held(1).generate(ids, temperature=0.0, steps=1).tolist()
+
+
+def test_a_generation_config_is_heard():
+    hf, ids = held(), torch.tensor([[1, 2]])
+    config = GenerationConfig(max_new_tokens=4, temperature=0.5, num_return_sequences=2, do_sample=True)
+    wanted = hf.generate(ids, max_new_tokens=4, temperature=0.5, num_return_sequences=2, seed=1)
+    assert torch.equal(hf.generate(ids, generation_config=config, seed=1), wanted)
+    assert hf.generate(ids, generation_config=config, max_new_tokens=3).shape == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_new_tokens": 11}, "a prompt of 2 tokens and max_new_tokens 11 do not fit into the network's 12"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1; got 0"),
+        ({"max_new_tokens": 2, "max_length": 4}, "give max_new_tokens or max_length, not both; got 2 and 4"),
+        ({"max_length": 1}, "max_length must be at least that of the prompt, 2; got 1"),
+        ({"num_beams": 4}, "there is no option 'num_beams'"),
+        ({"step": 4}, "there is no option 'step'; did you mean steps?"),
+        ({"num_return_sequences": 0}, "num_return_sequences must be at least 1; got 0"),
+        ({"attention_mask": torch.ones(1, 3)}, r"attention_mask must have the shape of input_ids, \[1, 2\]"),
+    ],
+)
+def test_wrong_calls_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        held().generate(torch.tensor([[1, 2]]), **options)
+
+
+@pytest.mark.parametrize("schedule", [Schedule(), Schedule(1.0, "cosine")])
+def test_logits_at_the_time_that_the_masks_show(schedule):
+    model = small(2, schedule)
+    hf = MultiMDMModel.from_model(model)
+    ids = torch.tensor([[1, V, V + 1, 4], [V, V, V, V + 1]])
+    shown = torch.tensor([0.5, 1.0])
+    time = shown if schedule.kind == "linear" else 4 / torch.pi * torch.asin((shown / 2).sqrt())
+    torch.testing.assert_close(hf(ids).logits, model.network(ids, time))
+    torch.testing.assert_close(hf(ids, t=0.9).logits, model.network(ids, 0.9))
+    mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
+    torch.testing.assert_close(hf(ids, attention_mask=mask).logits, model.network(ids, time, valid=mask.bool()))
+
+
+def test_logits_of_other_models():
+    causal = causal_tales_model()
+    ids = torch.tensor([[1, 2, 3]])
+    logits = MultiMDMModel.from_model(causal)(ids).logits
+    torch.testing.assert_close(logits, causal.network(shift_right(ids, 404)))
+    with pytest.raises(ValueError, match="shown its noise predicts nothing without it; use generate"):
+        MultiMDMModel.from_model(shown_tales_model())(ids)
+    uniform = MultiMDMModel.from_model(Model(tiny_dit(V, 0, L), Uniform(V)))
+    with pytest.raises(ValueError, match="t must be given: this process has no masks"):
+        uniform(ids)
+    assert uniform(ids, t=0.5).logits.shape == (1, 3, V)
+    assert MultiMDMModel.from_model(causal).generate(ids, max_new_tokens=2, seed=0).shape == (1, 5)
