@@ -242,9 +242,9 @@ class Watch:
 
     def __init__(self, place: Path) -> None:
         self._place, self._on, self.strangers = str(place.resolve()), False, list[str]()
-        self._homes = tuple(
-            str(Path(home).resolve()) for home in {sys.prefix, sys.base_prefix, Path(__file__).parents[1]}
-        )
+        # What libraries read of themselves and of the machine is no file of anyone's.
+        homes = (sys.prefix, sys.base_prefix, Path(__file__).parents[1], "/proc", "/sys")
+        self._homes = tuple(str(Path(home).resolve()) for home in homes)
         sys.addaudithook(self._hear)
         open_ = safetensors.safe_open
 

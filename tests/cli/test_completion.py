@@ -67,7 +67,7 @@ def test_bash(bash, tmp_path):
     assert "tales-multimdm-cont" in bash("multimdm", "adapt", "", cwd=tmp_path)
     assert "tales-mdlm" not in bash("multimdm", "adapt", "", cwd=tmp_path)
     assert bash("multimdm", "pretrain", "mi", cwd=tmp_path) == ["mine.yaml"]
-    assert bash("multimdm", "sample", "--temp", cwd=tmp_path) == ["--temperature"]
+    assert bash("multimdm", "sample", "--infi", cwd=tmp_path) == ["--infill"]
     assert bash("multimdm", "sample", "--order", "c", cwd=tmp_path) == ["confidence"]
     assert "runs/mine/model" in bash("multimdm", "sample", "", cwd=tmp_path)
     assert bash("multimdm", "distill", "x", "--init", "runs/m", cwd=tmp_path) == ["runs/mine", "runs/mine/model"]

@@ -51,14 +51,20 @@ def test_info_of_an_autoregressive_model(tmp_path, capsys):
     assert "process" not in text
 
 
+def masks_of(path):
+    process = multimdm.load(path).process
+    assert process is not None
+    return process.num_masks
+
+
 def test_a_run_stands_for_its_model(tmp_path):
     """Wherever a checkpoint is opened; but a checkpoint with a folder model beside its files is itself."""
     job = tiny_job(system="mdlm")
     job.model.save(tmp_path / "run" / "model")
-    assert multimdm.load(tmp_path / "run").process.num_masks == 1
+    assert masks_of(tmp_path / "run") == 1
     tales_model(num_masks=3).save(tmp_path / "both")
     job.model.save(tmp_path / "both" / "model")
-    assert multimdm.load(tmp_path / "both").process.num_masks == 3
+    assert masks_of(tmp_path / "both") == 3
     with pytest.raises(ValueError, match="nothing is not a checkpoint directory"):
         multimdm.load(tmp_path / "nothing")
 

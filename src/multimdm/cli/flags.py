@@ -93,10 +93,11 @@ def _texts(kind: type) -> dict[str, str]:
         assert isinstance(body, ast.ClassDef)
         for before, after in zip(body.body, body.body[1:], strict=False):
             if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
-                text = after.value.value if _string(after) else ""
-                found[before.target.id] = " ".join(text.split()).split(". ")[0].rstrip(".")
+                found[before.target.id] = " ".join(_string(after).split()).split(". ")[0].rstrip(".")
     return found
 
 
-def _string(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _string(node: ast.stmt) -> str:
+    """The text that a statement is; "" if it is none."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
