@@ -5,6 +5,7 @@ import pytest
 from multimdm.cli.main import main
 from multimdm.pipeline import Model
 from multimdm.samplers import SamplingAdvice
+from support.shortening import with_options
 from support.tiny_judges import save_tiny_gpt2
 from support.tiny_models import causal_tales_model, shown_tales_model, tales_model, word_model, word_tokenizer
 
@@ -57,7 +58,7 @@ def test_results_report_and_nothing_twice(checkpoint, tmp_path, calls, capsys):
     assert main([*command, "--json"]) == 0
     assert len(calls) == drawn  # the second run samples nothing
     assert json.loads(capsys.readouterr().out) == results
-    assert main([*command, "--temperatures", "0.7", "1.0", "0.9"]) == 0
+    assert main(with_options(command, ["--temperatures", "0.7", "1.0", "0.9"])) == 0
     assert len(calls) == drawn + 2  # and a new temperature costs only itself
 
 

@@ -9,6 +9,7 @@ from multimdm.cli.main import main
 from multimdm.data.options import PrepareOptions
 from multimdm.data.prepared import PreparedData
 from multimdm.data.presets import PRESETS
+from support.shortening import with_options
 
 
 @pytest.fixture
@@ -49,9 +50,9 @@ def test_prepare_and_again(corpus, tmp_path, capsys):
     ]
     assert main(arguments) == 0
     assert "is up to date: nothing has changed" in capsys.readouterr().out
-    assert main([*arguments, "--length", "16"]) == 2
+    assert main(with_options(arguments, ["--length", "16"])) == 2
     assert "--length was 32, is 16" in capsys.readouterr().err
-    assert main([*arguments, "--length", "16", "--force"]) == 0
+    assert main(with_options(arguments, ["--length", "16", "--force"])) == 0
     assert PreparedData.open(out).manifest.length == 16
 
 
@@ -82,11 +83,11 @@ def test_options_reach_the_library(asked):
 def test_presets(asked):
     options = asked("--preset", "lm1b", "--out", "x")
     assert (options.tokenizer, options.length, options.layout) == ("bert-base-uncased", 128, "packed")
-    assert (options.detokenize, options.valid) == ("lm1b", ("hf:dvruette/lm1b@test",))
+    assert (options.detokenize, options.valid) == ("lm1b", ("hf:dvruette/lm1b#test",))
     options.check()
     options = asked("--preset=openwebtext", "--out", "x")
     assert (options.tokenizer, options.length, options.layout) == ("gpt2", 1024, "packed")
-    assert (options.sources, options.valid_last) == (("hf:Skylion007/openwebtext",), 100_000)
+    assert (options.sources, options.valid_last) == (("hf:dylanebert/openwebtext",), 100_000)
     assert options.detokenize is None
     options.check()
 
@@ -114,7 +115,7 @@ def test_presets_name_options_only():
         (["none.txt", "--length", "1"], "--length must be at least 3"),
         (["none.txt", "--preset", "imagenet"], "--preset imagenet: there is none of that name; the presets are lm1b"),
         (["--mix", "0.5:none.txt", "half:b"], "--mix half:b: expected WEIGHT:SOURCE"),
-        (["hf:"], "a data set is written hf:NAME"),
+        (["hf:"], "A data set is written hf:NAME"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(arguments, message, tmp_path, capsys):

@@ -45,6 +45,33 @@ def test_pretrain_then_adapt_then_resume(recipe, tmp_path, capfd):
     assert "going on from" in capfd.readouterr().err
 
 
+def test_a_dry_run_tells_what_it_takes_and_trains_nothing(recipe, tmp_path, capsys):
+    out = tmp_path / "run"
+    command = ["pretrain", recipe, "--out", str(out), "--dry-run", "--ranks", "2"]
+    assert main([*command, "--gpu", "h100"]) == 0
+    shown = capsys.readouterr().out
+    assert "384 tokens per step on 2 ranks: 192 each, 4 sequences at once" in shown
+    assert "on 2 h100s: fits into 80 GB" in shown
+    assert "assumed and not measured" in shown
+    for part in ("weights", "gradients", "optimiser", "moving average", "exchange between ranks", "activations"):
+        assert f"  {part} " in shown
+    assert not out.exists()
+    assert main([*command, "--train.precision", "float32"]) == 0
+    assert "h100" not in capsys.readouterr().out
+    assert main([*command, "--gpu", "abacus"]) == 2
+    assert "--gpu must be one of b200, h200, h100" in capsys.readouterr().err
+
+
+def test_a_dry_run_without_the_data(recipe, capsys):
+    elsewhere = ["--data.kind", "prepared", "--data.path", "nowhere", "--dry-run"]
+    assert main(["pretrain", recipe, *elsewhere]) == 2
+    assert "--assumed-texts 50257 1024" in capsys.readouterr().err
+    assert main(["pretrain", recipe, *elsewhere, "--assumed-texts", "300", "20"]) == 0
+    assert "160 tokens per step on 1 rank: 160 each, 8 sequences at once" in capsys.readouterr().out
+    assert main(["distill", "tales-distill-gumbel", "--init", "nowhere", "--dry-run"]) == 2
+    assert "init nowhere is not here" in capsys.readouterr().err
+
+
 def test_at_step_zero_the_adapted_model_is_the_masked_one(recipe, tmp_path):
     """The loss of the first step is that of the masked model on the multi-mask process: reconstruction alone."""
     from multimdm.training.building import adapt_job

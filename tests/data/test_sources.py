@@ -8,6 +8,8 @@ import pytest
 
 from multimdm.data import files
 from multimdm.data.documents import Reading
+from multimdm.data.options import PrepareOptions
+from multimdm.data.presets import PRESETS
 from multimdm.data.sources import FileStamp, HubSource, open_source
 
 
@@ -109,20 +111,24 @@ def test_bad_parquet(tmp_path):
 def test_hub_data_sets(monkeypatch):
     calls = []
 
-    def load(name, config, *, split, streaming):
-        calls.append((name, config, split, streaming))
+    def load(name, config, *, split, revision, streaming):
+        calls.append((name, config, revision, split, streaming))
         return iter([{"text": "one"}, {"text": " "}, {"text": "two"}])
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     assert documents("hf:org/name") == ["one", "two"]
     assert documents("hf:org/name:config") == ["one", "two"]
-    assert documents("hf:name:config@test") == ["one", "two"]
+    assert documents("hf:org/name@refs/convert/parquet") == ["one", "two"]
+    assert documents("hf:name:config@1f2e#test") == ["one", "two"]
+    assert documents("hf:name#test") == ["one", "two"]
     assert calls == [
-        ("org/name", None, "train", True),
-        ("org/name", "config", "train", True),
-        ("name", "config", "test", True),
+        ("org/name", None, None, "train", True),
+        ("org/name", "config", None, "train", True),
+        ("org/name", None, "refs/convert/parquet", "train", True),
+        ("name", "config", "1f2e", "test", True),
+        ("name", None, None, "test", True),
     ]
-    assert open_source("hf:name", Reading(), "other") == HubSource("hf:name", "name", None, "other", "text")
+    assert open_source("hf:name", Reading(), "other") == HubSource("hf:name", "name", None, None, "other", "text")
     with pytest.raises(ValueError, match="no column 'body', only 'text'"):
         documents("hf:name", Reading(field="body"))
 
@@ -134,8 +140,26 @@ def test_hub_data_sets_that_cannot_be_had(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", load)
     with pytest.raises(ValueError, match=r"source 'hf:x': cannot open data set 'x', split 'train' \(no network\)"):
         documents("hf:x")
-    with pytest.raises(ValueError, match="a data set is written hf:NAME"):
-        documents("hf:")
+    with pytest.raises(
+        ValueError, match=r"data set 'x', split 'train', revision 'test' .* written hf:NAME:CONFIG@REVI"
+    ):
+        documents("hf:x@test")
+    with pytest.raises(ValueError, match="there is no name in it"):
+        documents("hf:@1f2e")
+
+
+@pytest.mark.parametrize(
+    ("preset", "names"), [("lm1b", ["dvruette/lm1b"] * 2), ("openwebtext", ["dylanebert/openwebtext"])]
+)
+def test_presets_ask_for_data_sets_that_are_no_scripts(preset, names, monkeypatch):
+    calls = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *names, **rest: calls.append((*names, rest)) or iter([]))
+    options = PrepareOptions(**PRESETS[preset])
+    for source in (*options.sources, *options.valid):
+        assert list(open_source(source, options.reading, options.split).documents(lambda _: None)) == []
+    assert [(name, config) for name, config, _ in calls] == [(name, None) for name in names]
+    assert [rest["split"] for *_, rest in calls] == ["train", "test"][: len(names)]
+    assert all(rest["revision"] is None and rest["streaming"] for *_, rest in calls)
 
 
 def test_hub_data_sets_hold_text(monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 
 import multimdm
 from multimdm.cli.main import main
+from support.shortening import with_options
 from support.tiny_llada import chat_tokenizer, masks_of, tiny_llada, write_llada
 
 GUIDE = Path(__file__).parents[2] / "docs" / "llada.md"
@@ -46,7 +47,7 @@ def shortened(command: str) -> list[str]:
         command = re.sub(printed, small, command)
     program, name, *words = shlex.split(command)
     assert program == "multimdm"
-    return [name, *words, *shlex.split(EXTRA.get(name, ""))]
+    return with_options([name, *words], shlex.split(EXTRA.get(name, "")))
 
 
 @pytest.fixture
@@ -66,8 +67,18 @@ def test_its_commands_run(workplace):
     for command in ours:
         words = shortened(command)
         assert main(words) == 0, words
+    mixture = json.loads(Path("data/llada/train/manifest.json").read_text())
+    assert [source["name"] for source in mixture["sources"]] == ["words.txt", "sums.txt"]
     assert masks_of(multimdm.load("runs/llada-tiny/model")).num_masks == 8
     assert masks_of(multimdm.load("runs/llada-8b-multimask/model")).num_masks == 50
     results = json.loads(Path("runs/table/results.json").read_text())
     tasks, models = ("MATH500", "GSM8K", "HumanEval", "MBPP"), ("base", "llada-8b-multimask")
     assert [(r["task"], r["model"]) for r in results] == [(task, model) for model in models for task in tasks]
+
+
+def test_the_recipe_prints_the_same_commands():
+    text = (GUIDE.parents[1] / "recipes" / "llada-8b-multimask.yaml").read_text(encoding="utf-8")
+    comments = " ".join(line.removeprefix("#") for line in text.splitlines() if line.startswith("#   "))
+    printed = " ".join(comments.replace("\\", " ").split())
+    shown = [" ".join(command.split()) for command in commands()]
+    assert printed == " ".join(one for one in shown if "prepare" in one or "adapt llada-8b" in one)

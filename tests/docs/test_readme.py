@@ -11,6 +11,7 @@ from multimdm.cli import pretrain
 from multimdm.cli.main import main
 from multimdm.cli.recipe_command import _parse
 from multimdm.training.settings import PretrainRecipe
+from support.shortening import with_options
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -94,7 +95,7 @@ def test_the_other_commands_run(place, monkeypatch):
     ]
     for line in (*lines, *inline):
         line = line.replace(" --tokenizer gpt2", "").replace("bpe:4096", "bpe:300")
-        assert main(f"{line} {EXTRA.get(line.split()[0], '')}".split()) == 0, line
+        assert main(with_options(line.split(), EXTRA.get(line.split()[0], "").split())) == 0, line
     assert Path("back-again/model.safetensors").exists()
     assert Path("runs/measured/report.html").exists()
 
@@ -102,7 +103,7 @@ def test_the_other_commands_run(place, monkeypatch):
 def test_the_command_for_many_gpus_is_read():
     (line,) = re.findall(r"^torchrun --nproc-per-node 8 -m multimdm pretrain (.*)$", README, flags=re.MULTILINE)
     options = _parse(line.split(), "pretrain", PretrainRecipe, pretrain.Options)
-    assert options.train.micro_batch == 16
+    assert options.train.micro_batch == 32
 
 
 def test_files_that_it_names_exist():

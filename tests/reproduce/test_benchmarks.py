@@ -5,6 +5,7 @@ import json
 import pytest
 
 from multimdm.cli.main import main
+from multimdm.evaluation.harness import running
 from multimdm.reproduce.running import Request, open_work
 from support.addition import sums, write_recipes, write_task
 from support.tiny_reproduction import write_yaml
@@ -48,9 +49,12 @@ def request_(tmp_path):
     return Request(*paths, 1, tmp_path / "out")
 
 
-def test_base_and_adapted_at_every_tps(request_, tmp_path):
+def test_base_and_adapted_at_every_tps(request_, tmp_path, monkeypatch):
+    devices, load = [], running.load
+    monkeypatch.setattr(running, "load", lambda path, device, *rest: devices.append(device) or load(path, "cpu", *rest))
     command = ["reproduce", request_.spec, "--scale", request_.scale, "--out", str(request_.out)]
     assert main(command) == 0
+    assert devices == ["auto", "auto"], "benchmarks take a GPU if there is one"
     out = tmp_path / "out" / "tiny" / "results" / "spec"
     text = (out / "tables.md").read_text(encoding="utf-8")
     assert "| addition | LLaDA |" in text

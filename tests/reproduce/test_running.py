@@ -3,8 +3,12 @@
 import json
 import math
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +18,13 @@ from multimdm.cli.main import main
 from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.report.formats import full_text, ratio_digits
+from multimdm.reproduce.locks import locked
+from multimdm.reproduce.places import Places
+from multimdm.reproduce.recipes import recipe_of
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
-from multimdm.reproduce.workers import _locked
+from multimdm.reproduce.scale import read_scale
+from multimdm.reproduce.slurm import slurm_script
+from multimdm.reproduce.stages import Stage
 from multimdm.training import loop
 from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
 
@@ -140,6 +149,16 @@ def test_a_run_with_other_settings_is_not_taken_for_ours(finished, tmp_path):
         run_all(*open_work(request))
 
 
+def test_parts_of_a_batch_are_no_other_run(finished, tmp_path):
+    """How much a rank works on at once changes no result: what was trained is taken for trained, and stages get it."""
+    spec, scale = tiny_files(finished)
+    work, _ = open_work(Request(spec, scale, 2, finished / "out", micro_batch=1))
+    assert all(stage.done() for stage in work.stages())
+    scale = replace(read_scale(scale), micro_batch=1)
+    recipes = [recipe_of(run, scale, 0, Places(tmp_path)) for run in scale.runs.values()]
+    assert {recipe.train.micro_batch for recipe in recipes} == {1}
+
+
 def test_list_and_single_stages(tmp_path, capsys):
     assert main(command(tmp_path, "--list")) == 0
     listed = capsys.readouterr().out.split()
@@ -157,7 +176,7 @@ def test_list_and_single_stages(tmp_path, capsys):
 def test_a_stage_that_another_process_works_on_is_left_to_it(tmp_path):
     spec, scale = tiny_files(tmp_path)
     work, places = open_work(Request(spec, scale, 1, tmp_path / "out"))
-    with _locked(places.locks / "start-seed0.lock") as free:
+    with locked(places.locks / "start-seed0.lock") as free:
         assert free
         with pytest.raises(ValueError, match="another process works on the stage 'start-seed0'"):
             run_stage(work, places, "start-seed0")
@@ -188,7 +207,7 @@ def test_slurm_jobs_wait_for_what_they_need(tmp_path):
     fake.write_text(
         "#!/bin/bash\n"
         f"cd {tmp_path}; count=$(($(cat count 2>/dev/null || echo 0) + 1)); echo $count > count\n"
-        'echo "$@" >> jobs.txt\n'
+        "echo ${*%%& pid*} >> jobs.txt\n"
         'for last; do :; done; bash -c "${last#--wrap=}" >> log.txt 2>&1 || exit 1; echo $count\n',
         encoding="utf-8",
     )
@@ -205,6 +224,61 @@ def test_slurm_jobs_wait_for_what_they_need(tmp_path):
     assert f"--dependency=afterok:{numbers['start-seed0']} --partition=p" in one
     assert "--dependency" not in jobs[int(numbers["start-seed0"]) - 1]
     assert (tmp_path / "out/tiny/results/masks/report.html").exists()
+
+
+def test_a_job_whose_time_is_over_is_stopped_and_queued_again(tmp_path):
+    """Slurm tells the shell of the job alone; the command must hear of it, and end before the shell does."""
+    stage = Stage("one", (), 1.0, lambda: False, lambda overall: None)
+    script = tmp_path / "jobs.sh"
+    script.write_text(slurm_script([stage], ["work"]), encoding="utf-8")
+    programs = {
+        "sbatch": "[ -e job.sh ] || printf '%s' \"${@: -1}\" | tail -c +8 > job.sh; echo 1",  # after --wrap=
+        "scontrol": 'echo "$@" > requeued',
+        "work": "trap 'sleep 0.2; echo saved >> said; exit 143' TERM; echo ready >> said; sleep 60 & wait",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\ncd {tmp_path}\n{text}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
+    subprocess.run(["bash", str(script)], env=environment, check=True, timeout=60)
+    job = subprocess.Popen(["sh", str(tmp_path / "job.sh")], env=environment, cwd=tmp_path)
+    while not (tmp_path / "said").exists() and job.poll() is None:
+        time.sleep(0.02)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(timeout=60) == 143
+    assert (tmp_path / "said").read_text(encoding="utf-8").split() == ["ready", "saved"]
+    assert (tmp_path / "requeued").read_text(encoding="utf-8").split() == ["requeue", "17"]
+
+
+def test_every_job_that_runs_a_network_asks_for_a_gpu(tmp_path):
+    """Training and measuring; neither the preparing of text nor the writing of tables."""
+    spec, scale = tiny_files(tmp_path, "MDLM")
+    stages = open_work(Request(spec, scale, 1, tmp_path / "out"))[0].stages()
+    data = Stage("data", (), 1.0, lambda: False, lambda overall: None, runs_network=False)
+    script = tmp_path / "jobs.sh"
+    script.write_text(slurm_script([data, *stages], ["multimdm", "reproduce"]), encoding="utf-8")
+    fake = tmp_path / "sbatch"
+    fake.write_text(f"#!/bin/bash\necho ${{*%%& pid*}} >> {tmp_path}/jobs.txt; echo 1\n", encoding="utf-8")
+    fake.chmod(0o755)
+
+    def wanting(**settings: str) -> dict[str, str]:
+        (tmp_path / "jobs.txt").unlink(missing_ok=True)
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **settings}
+        subprocess.run(["bash", str(script)], env=environment, check=True, timeout=60)
+        jobs = (tmp_path / "jobs.txt").read_text(encoding="utf-8")
+        found = re.findall(r"--job-name=(\S+)(?:.*?--gres=(gpu:\d))?.*", jobs)
+        return {name: gpus for name, gpus in found if gpus}
+
+    trained, measured = (
+        {stage.name for stage in stages if stage.trains == trains and stage.runs_network} for trains in (True, False)
+    )
+    assert len(trained) == 2
+    assert len(measured) == 1
+    assert wanting() == dict.fromkeys((*trained, *measured), "gpu:1")
+    assert wanting(TRAIN_OPTIONS="--gres=gpu:8") == {
+        **dict.fromkeys(trained, "gpu:8"),
+        **dict.fromkeys(measured, "gpu:1"),
+    }
 
 
 def test_every_judge_has_tables_of_its_own(tmp_path, capsys):

@@ -10,14 +10,22 @@ import torch
 import yaml
 
 from multimdm import load
+from multimdm.data.options import PrepareOptions
+from multimdm.data.prepared import PreparedData
+from multimdm.data.preparing import prepare
 from multimdm.models import DiT
+from multimdm.pipeline import Model
+from multimdm.pipeline.exchange import import_checkpoint
 from multimdm.pipeline.files import read_safetensors
+from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask
 from multimdm.training.building import distill_job
 from multimdm.training.loop import Job, train
 from multimdm.training.recipes import parse_recipe
 from multimdm.training.settings import DistillRecipe
 from support.runs import finish, metrics, start, tiny_distillation, tiny_job, tiny_starts, weights
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +60,47 @@ def test_every_method_of_every_process(system, method, starts, tmp_path):
     assert [step["command"] for step in model.lineage] == ["distill"]
     assert model.lineage[0]["recipe"]["init"] == str(starts[system])
     assert len(model.sample(num=2, steps=2, seed=0).texts) == 2
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """A tiny DUO in its published layout, with 101 states, and texts of a tokenizer with 100 tokens, as GPT-2's."""
+    folder = tmp_path_factory.mktemp("published")
+    letters = "".join(chr(0x100 + number) for number in range(96))
+    (folder / "letters.txt").write_text("\n".join(letters[n : n + 12] for n in range(85)), encoding="utf-8")
+    options = PrepareOptions(sources=(str(folder / "letters.txt"),), tokenizer="chars", length=16, valid_fraction=0.1)
+    prepare(options, folder / "data", False, lambda state: None)
+    tokenizer = PreparedData.open(folder / "data" / "train").tokenizer()
+    import_checkpoint(GOLDEN / "duo_dit", "duo", tokenizer=tokenizer).save(folder / "duo")
+    return folder
+
+
+@pytest.mark.parametrize("method", ["gaussian", "sdtt"])
+def test_a_published_duo_with_one_state_more_than_tokens(method, published, tmp_path):
+    sections = {**METHODS[method], "data": {"kind": "prepared", "path": str(published / "data")}}
+    outcome = train(job(published / "duo", **sections, train={"steps": 3, "batch_size": 4}), tmp_path, quiet=True)
+    model = load(outcome.model)
+    assert model.tokenizer is not None
+    assert (model.network.config.vocab_size, model.tokenizer.vocab_size) == (101, 100)
+    assert len(model.sample(num=2, steps=2, seed=0).texts) == 2
+    again = job(outcome.model, **sections)  # and it can be distilled once more
+    assert same_process(again.model.process, model.process)
+
+
+def test_other_vocabularies_are_refused(starts, published):
+    data = {"kind": "prepared", "path": str(published / "data")}
+    bare = {name: dataclasses.replace(load(starts[name]), tokenizer=None) for name in ("duo", "mdlm")}
+    V = bare["mdlm"].network.config.vocab_size
+    for name, model in bare.items():
+        model.save(published / f"bare-{name}")
+        with pytest.raises(ValueError, match=rf"must have the same vocabulary; .* has {V} tokens, the data 100"):
+            job(published / f"bare-{name}", data=data)
+    network = tiny_job(system="mdlm").model.network
+    assert isinstance(network, DiT)
+    masked = DiT(dataclasses.replace(network.config, vocab_size=101))
+    Model(masked, MultiMask(101, 1)).save(published / "masked")
+    with pytest.raises(ValueError, match="has 101 tokens, the data 100"):  # masks have no state to spare
+        job(published / "masked", data=data)
 
 
 def test_distillation_makes_the_first_step_agree_with_the_second(starts, tmp_path):

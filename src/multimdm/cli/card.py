@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 if TYPE_CHECKING:
     from multimdm.pipeline import Model
     from multimdm.pipeline.card import CardDetails
@@ -43,7 +45,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm card")
+    options = parse(Options, arguments, "multimdm card")
     if options.out is not None and options.out.exists():
         raise ValueError(f"--out {options.out} exists already; choose another place or remove it")
     from multimdm.data.directories import write_text

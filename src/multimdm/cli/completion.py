@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from multimdm.cli.flags import Flag, flags_of
+from multimdm.cli.parsing import parse
 
 Shell = Literal["bash", "zsh", "fish"]
 _CHECKPOINTS = ("checkpoint", "checkpoints", "--init", "--teacher", "--quantile.teacher", "--base", "--judge")
@@ -42,7 +43,7 @@ class Command:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and print."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm completion")
+    options = parse(Options, arguments, "multimdm completion")
     print(SCRIPTS[options.shell](commands()), end="")
 
 

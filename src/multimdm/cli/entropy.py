@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 _MOST_FORWARD_MASKS = 12
 """More would not be told apart in a picture."""
 
@@ -57,7 +59,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm entropy")
+    options = parse(Options, arguments, "multimdm entropy")
     options.check()
     if options.forward:
         draw_forward(options)

@@ -9,6 +9,7 @@ import tyro
 
 from multimdm.cli.device import Device, check_device
 from multimdm.cli.measuring import WITHOUT, Opener, carry_out, check_grid, open_text, parse_entropy
+from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
         harness.main(arguments)
         return
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = tyro.cli(Options, args=arguments, prog="multimdm evaluate", config=settings)
+    options = parse(Options, arguments, "multimdm evaluate", config=settings)
     options.check()
     check_device(options.device)
     subject, plan = _open(options)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 
 @dataclass(frozen=True)
 class Options:
@@ -24,7 +26,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm export")
+    options = parse(Options, arguments, "multimdm export")
     from multimdm.pipeline import load
     from multimdm.pipeline.exchange import export_checkpoint
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from multimdm.cli.device import Device, check_device
+from multimdm.cli.parsing import parse
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
     settings = (tyro.conf.FlagCreatePairsOff,)
-    options = tyro.cli(Options, args=arguments, prog="multimdm evaluate", config=settings)
+    options = parse(Options, arguments, "multimdm evaluate", config=settings)
     if not options.checkpoints:
         raise ValueError("give at least one checkpoint: multimdm evaluate --harness CHECKPOINT ...")
     check_device(options.device)

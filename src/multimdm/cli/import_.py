@@ -7,6 +7,8 @@ from typing import Literal
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 
 @dataclass(frozen=True)
 class Options:
@@ -30,7 +32,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm import")
+    options = parse(Options, arguments, "multimdm import")
     from multimdm.data.foreign_tokenizers import load_tokenizer
     from multimdm.pipeline.exchange import import_checkpoint
 

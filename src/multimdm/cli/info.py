@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 
 @dataclass(frozen=True)
 class Options:
@@ -22,7 +24,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and print."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm info", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(Options, arguments, "multimdm info", config=(tyro.conf.FlagCreatePairsOff,))
     import yaml
 
     from multimdm.data.inert import inert

@@ -55,7 +55,10 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 if it went well, 2 if it was called wrongly, 141 if who reads its output left, as `head`."""
+    """Run a command; 0 if it went well, 2 if it was called wrongly, 141 if who reads its output left, as `head`.
+
+    Training that is asked to stop saves its step and leaves with 130 (SIGINT), 143 (SIGTERM) or 138 (SIGUSR1).
+    """
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))

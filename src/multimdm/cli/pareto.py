@@ -12,6 +12,7 @@ import tyro
 
 from multimdm.cli.device import Device, check_device
 from multimdm.cli.measuring import Opener, carry_out, check_grid, open_text, parse_entropy
+from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = tyro.cli(Options, args=arguments, prog="multimdm pareto", config=settings)
+    options = parse(Options, arguments, "multimdm pareto", config=settings)
     options.check()
     check_device(options.device)
     opened = _open(options)

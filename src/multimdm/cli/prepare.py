@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from multimdm.cli.parsing import parse
 from multimdm.data.options import PrepareOptions
 from multimdm.data.presets import preset as options_of_preset
 
@@ -37,10 +38,10 @@ class Options(PrepareOptions):
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(
+    options = parse(
         Options,
-        args=arguments,
-        prog="multimdm prepare",
+        arguments,
+        "multimdm prepare",
         default=_defaults(arguments),
         config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from multimdm.cli.card import CardOptions, open_with_details
+from multimdm.cli.parsing import parse
 
 if TYPE_CHECKING:
     from multimdm.pipeline import Model
@@ -43,7 +44,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm push", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(Options, arguments, "multimdm push", config=(tyro.conf.FlagCreatePairsOff,))
     from multimdm.pipeline.card import model_card
     from multimdm.pipeline.hub import check_repository
 

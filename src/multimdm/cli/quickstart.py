@@ -6,6 +6,8 @@ from pathlib import Path
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 
 @dataclass(frozen=True)
 class Options:
@@ -26,7 +28,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm quickstart", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(Options, arguments, "multimdm quickstart", config=(tyro.conf.FlagCreatePairsOff,))
     if options.seed < 0:
         raise ValueError(f"--seed must be 0 or more; got {options.seed}")
     out = options.out or Path("runs") / ("quickstart-fast" if options.fast else "quickstart")

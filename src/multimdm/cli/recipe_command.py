@@ -11,6 +11,7 @@ import tyro
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
+from multimdm.cli.parsing import parse
 from multimdm.training.recipes import explain, find_recipe, read_recipe, read_yaml
 from multimdm.training.settings import STRICT
 from multimdm.training.shipped import command_of
@@ -26,13 +27,23 @@ class RunOptions:
     resume: str = "auto"
     """auto: go on from the newest whole checkpoint of the run's directory, if there is one. never: begin anew, in a
     directory without checkpoints. Or the directory of a checkpoint."""
+    dry_run: bool = False
+    """Only tell what the run would take on GPUs: parameters, memory per rank and how it is made up, arithmetic. Nothing
+    is allocated, and neither weights nor texts are read."""
+    ranks: int | None = None
+    """With --dry-run: how many ranks there would be. Default: as many as torchrun started, else 1."""
+    gpu: str | None = None
+    """With --dry-run: also tell whether it fits into a GPU, and about how long it would take: b200, h200, h100, a100,
+    a100-40, l40s, rtx4090."""
+    assumed_texts: tuple[int, int] | None = None
+    """With --dry-run, for data that are not here: the size of their vocabulary and the length of their sequences."""
 
 
 def run(arguments: Sequence[str], command: str, recipe_class: type, options_class: type) -> None:
     """Parse, build the job and train."""
     options = _parse(arguments, command, recipe_class, options_class)
     main_rank = os.environ.get("RANK", "0") == "0"  # which speaks for all
-    if main_rank:  # at once: imports, checkpoints and data take their time
+    if main_rank and not options.dry_run:  # at once: imports, checkpoints and data take their time
         print(f"{command} {options.recipe}: opening data and network; the run is {options.out}", file=sys.stderr)
     try:
         from multimdm.training import building
@@ -42,6 +53,13 @@ def run(arguments: Sequence[str], command: str, recipe_class: type, options_clas
         raise ValueError(f"training needs the package {error.name}: pip install 'multimdm[train]'") from None
 
     recipe = recipe_class(**{field.name: getattr(options, field.name) for field in fields(recipe_class)})
+    if options.dry_run:
+        from multimdm.cli.dry_run import dry_run
+
+        ranks = int(os.environ.get("WORLD_SIZE", "1")) if options.ranks is None else options.ranks
+        if main_rank:
+            print(dry_run(recipe, ranks, options.gpu, options.assumed_texts))
+        return
     job = building.JOBS[command](recipe, options.out.name)
     outcome = train(job, options.out, options.resume)
     if not main_rank:
@@ -65,7 +83,7 @@ def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_c
     try:
         # Sections that a recipe may leave out are options like others if it has them, and no subcommands.
         config = (tyro.conf.AvoidSubcommands,)
-        return tyro.cli(options_class, args=arguments, prog=f"multimdm {command}", default=default, config=config)
+        return parse(options_class, arguments, f"multimdm {command}", default=default, config=config)
     except ValidationError as error:
         raise ValueError(explain(error, "options")) from None
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 
 @dataclass(frozen=True)
 class Options:
@@ -24,7 +26,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and print."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm recipes")
+    options = parse(Options, arguments, "multimdm recipes")
     from multimdm.training.recipes import find_recipe
     from multimdm.training.shipped import by_command, word_on
 

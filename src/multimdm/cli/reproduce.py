@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from multimdm.cli.parsing import parse
+
 
 @dataclass(frozen=True)
 class Options:
@@ -28,6 +30,9 @@ class Options:
     """Training seeds: 0, 1, ..."""
     longer: int = 1
     """Train everything so many times as long as the scale says; it is kept beside the rest, as tales-x3 for 3."""
+    micro_batch: int | None = None
+    """Sequences that one rank works on at once, in place of what the recipes say: for GPUs with less memory. It changes
+    no budget, and a run may go on with another one."""
     text: tuple[Path, ...] = ()
     """Files of your own with one text per line, for a scale that trains on them."""
     benchmarks: str | None = None
@@ -46,12 +51,13 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    options = tyro.cli(Options, args=arguments, prog="multimdm reproduce", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(Options, arguments, "multimdm reproduce", config=(tyro.conf.FlagCreatePairsOff,))
     if options.spec is None:
         _list_specs()
         return
-    for name, value in (("seeds", options.seeds), ("longer", options.longer)):
-        if value < 1:
+    numbers = (("seeds", options.seeds), ("longer", options.longer), ("micro-batch", options.micro_batch))
+    for name, value in numbers:
+        if value is not None and value < 1:
             raise ValueError(f"--{name} must be at least 1; got {value}")
     for path in options.text:
         if not path.is_file():
@@ -70,6 +76,7 @@ def main(arguments: Sequence[str]) -> None:
         options.benchmarks,
         options.run_code,
         options.longer,
+        options.micro_batch,
     )
     work, places = open_work(request)
     if options.list:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from multimdm.cli.device import Device, check_device
+from multimdm.cli.parsing import parse
 from multimdm.data.inert import inert, inert_json
 from multimdm.samplers.settings import Sampling
 
@@ -88,7 +89,7 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = tyro.cli(Options, args=arguments, prog="multimdm sample", config=settings)
+    options = parse(Options, arguments, "multimdm sample", config=settings)
     options.check()
     check_device(options.device)
     from multimdm.pipeline import load

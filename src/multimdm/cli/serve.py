@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from multimdm.cli.device import Device, check_device
+from multimdm.cli.parsing import parse
 from multimdm.serving.limits import Limits
 
 _KEY = "MULTIMDM_API_KEY"
@@ -65,7 +66,7 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and serve until stopped."""
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = tyro.cli(Options, args=arguments, prog="multimdm serve", config=settings)
+    options = parse(Options, arguments, "multimdm serve", config=settings)
     options.check()
     key = options.api_key
     try:

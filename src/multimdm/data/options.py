@@ -19,8 +19,8 @@ class PrepareOptions:
 
     sources: tuple[str, ...] = ()
     """Text to prepare: files, folders, quoted patterns such as 'parts/*.jsonl.gz', or data sets of the Hugging Face Hub
-    as hf:NAME, hf:NAME:CONFIG or hf:NAME@SPLIT. The name of a file says what it is: .jsonl and .json are JSON lines,
-    .parquet is Parquet, all else is text; .gz, .xz and .zst are decompressed."""
+    as hf:NAME:CONFIG@REVISION#SPLIT, where all but NAME may be left out. The name of a file says what it is: .jsonl and
+    .json are JSON lines, .parquet is Parquet, all else is text; .gz, .xz and .zst are decompressed."""
     mix: tuple[str, ...] = ()
     """Instead of sources: WEIGHT:SOURCE pairs, such as 0.7:a.txt 0.3:b.jsonl. The weights are shares of tokens.
     Documents alternate so that every share is met to within one document, until a source has no more."""

@@ -7,15 +7,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     # is plain data; the original is a script, which recent versions of `datasets` refuse to run.)
     "lm1b": {
         "sources": ("hf:dvruette/lm1b",),
-        "valid": ("hf:dvruette/lm1b@test",),
+        "valid": ("hf:dvruette/lm1b#test",),
         "tokenizer": "bert-base-uncased",
         "length": 128,
         "layout": "packed",
         "detokenize": "lm1b",
     },
-    # OpenWebText has no validation split: MDLM and DUO hold out the last 100,000 documents.
+    # OpenWebText has no validation split: MDLM and DUO hold out the last 100,000 documents. (A copy in Parquet, in the
+    # order of the original, hf:Skylion007/openwebtext, which is a script.)
     "openwebtext": {
-        "sources": ("hf:Skylion007/openwebtext",),
+        "sources": ("hf:dylanebert/openwebtext",),
         "valid_last": 100_000,
         "tokenizer": "gpt2",
         "length": 1024,

@@ -1,6 +1,6 @@
 """Where text comes from: local files, or a data set by its Hugging Face name, as a stream of documents.
 
-    a.txt   folder/   'parts/*.jsonl.gz'   hf:NAME   hf:NAME:CONFIG   hf:NAME@SPLIT
+    a.txt   folder/   'parts/*.jsonl.gz'   hf:NAME   hf:NAME:CONFIG   hf:NAME@REVISION   hf:NAME#SPLIT
 
 Documents that are blank (nothing but white space) are dropped everywhere.
 """
@@ -73,6 +73,8 @@ class HubSource:
     name: str
     dataset: str
     config: str | None
+    revision: str | None
+    """A branch, tag or commit; the newest state unless given."""
     split: str
     field: str
 
@@ -105,12 +107,18 @@ class HubSource:
         except ImportError as error:
             raise ValueError("hf: sources need the package datasets: pip install 'multimdm[train]'") from error
         try:
-            return datasets.load_dataset(self.dataset, self.config, split=self.split, streaming=True)
+            return datasets.load_dataset(
+                self.dataset, self.config, split=self.split, revision=self.revision, streaming=True
+            )
         except Exception as error:  # whatever the Hub, the network or the data set's own files raise
+            where = f"split '{self.split}'" + (f", revision '{self.revision}'" if self.revision is not None else "")
             raise ValueError(
-                f"source '{self.name}': cannot open data set '{self.dataset}', split '{self.split}' ({error}); "
-                "check the name and the connection, or give local files"
+                f"source '{self.name}': cannot open data set '{self.dataset}', {where} ({error}); check the name and "
+                f"the connection, or give local files. {_WRITTEN}"
             ) from error
+
+
+_WRITTEN = "A data set is written hf:NAME:CONFIG@REVISION#SPLIT, of which all but the name may be left out"
 
 
 def _not_blank(documents: Iterator[str]) -> Iterator[str]:
@@ -125,8 +133,9 @@ def open_source(name: str, reading: Reading, split: str = "train") -> Source:
     """The source that `name` names; says at once if files are missing, empty or not what their names say."""
     if not name.startswith("hf:"):
         return LocalSource(name, tuple(find_files(name)), reading)
-    dataset, _, own_split = name.removeprefix("hf:").partition("@")
-    dataset, _, config = dataset.partition(":")
+    rest, _, own_split = name.removeprefix("hf:").partition("#")
+    rest, _, revision = rest.partition("@")
+    dataset, _, config = rest.partition(":")
     if not dataset:
-        raise ValueError(f"source '{name}': a data set is written hf:NAME, hf:NAME:CONFIG or hf:NAME@SPLIT")
-    return HubSource(name, dataset, config or None, own_split or split, reading.field)
+        raise ValueError(f"source '{name}': there is no name in it. {_WRITTEN}")
+    return HubSource(name, dataset, config or None, revision or None, own_split or split, reading.field)

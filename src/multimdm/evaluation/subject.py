@@ -28,7 +28,7 @@ from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, shortfall_on_data
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
-from multimdm.pipeline.description import kind_text, size_text
+from multimdm.pipeline.description import kind_of, size_of
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.samplers.settings import Law
@@ -56,7 +56,7 @@ class Subject:
     """Instead of the one that the checkpoint advises."""
 
     @classmethod
-    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str | None = None) -> "Subject":
+    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str = "auto") -> "Subject":
         """Load a checkpoint, or make a perfect model by its name; no judge yet, since judges are made for a model.
 
         What the drawing leaves open is as the checkpoint advises, from here on: results and requests name it.
@@ -85,9 +85,8 @@ class Subject:
     @property
     def description(self) -> str:
         """What kind of model it is."""
-        if isinstance(self.model, PerfectModel):
-            return f"{kind_text(self.model.process)}; {self.model.size}"
-        return f"{kind_text(self.model.process)}; {size_text(self.model.network)}"
+        size = self.model.size if isinstance(self.model, PerfectModel) else size_of(self.model.network)
+        return f"{kind_of(self.model.process)}; {size}"
 
     def calls(self, steps: int) -> int:
         """Network calls per sample: K, or one per token if the model is autoregressive."""

@@ -5,7 +5,9 @@ rows is mapped to logits, reduced (to a loss, to samples, to anything small) and
 touched. Only sums survive: the gradients of the features, the weight and the bias.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from jaxtyping import Float
@@ -16,6 +18,8 @@ _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of logits on a CPU: 32 MB in float32."""
 _CHUNK_ENTRIES_GPU = 2**27
 """On a GPU, which small chunks would leave idle."""
+
+_as_on_a_gpu = ContextVar("as_on_a_gpu", default=False)
 
 Reduce = Callable[[Tensor, slice], Tensor | tuple[Tensor, ...]]
 """(logits [n, V], which rows) -> what to keep of them.
@@ -41,8 +45,7 @@ class _ReducedLogits(torch.autograd.Function):
         needs = [grad_enabled and need for need in ctx.needs_input_grad[:3]]
         wants_gradient = any(needs)
         gradients = [torch.zeros_like(x) if need else None for x, need in zip(inputs, needs, strict=True)]
-        entries = _CHUNK_ENTRIES_GPU if features.is_cuda else _CHUNK_ENTRIES
-        rows_per_chunk = max(1, entries // weight.shape[0])
+        rows_per_chunk = max(1, _entries(features) // weight.shape[0])
         parts: list[tuple[Tensor, ...]] = []
         for start in range(0, max(1, len(features)), rows_per_chunk):
             rows = slice(start, min(start + rows_per_chunk, len(features)))
@@ -66,6 +69,20 @@ class _ReducedLogits(torch.autograd.Function):
         if gradients is None:
             raise RuntimeError("the gradient of a reduced head can be taken once only: it is not kept")
         return *(None if gradient is None else gradient.mul_(grad) for gradient in gradients), None, None
+
+
+@contextmanager
+def chunks_as_on_a_gpu() -> Iterator[None]:
+    """For who counts, without one, what a step takes there."""
+    token = _as_on_a_gpu.set(True)
+    try:
+        yield
+    finally:
+        _as_on_a_gpu.reset(token)
+
+
+def _entries(features: Tensor) -> int:
+    return _CHUNK_ENTRIES_GPU if features.is_cuda or _as_on_a_gpu.get() else _CHUNK_ENTRIES
 
 
 def _add_gradients(

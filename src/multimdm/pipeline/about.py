@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from multimdm.models import Backbone, DiT
-from multimdm.pipeline.description import kind_text, size_text
+from multimdm.pipeline.description import kind_of, size_of
 from multimdm.pipeline.model import Model
 from multimdm.process import MultiMask
 from multimdm.samplers.advice import resolve
@@ -14,7 +14,7 @@ from multimdm.samplers.settings import Sampling
 def describe(model: Model) -> dict[str, str | list[str]]:
     """Headings and what is to be said under them, of a model as `multimdm.load` gives it."""
     network, process, tokenizer = model.network, model.process, model.tokenizer
-    lines: dict[str, str | list[str]] = {"kind": kind_text(process), "network": _network(network)}
+    lines: dict[str, str | list[str]] = {"kind": kind_of(process), "network": _network(network)}
     if process is not None:
         schedule = process.schedule
         words = [f"{type(process).__name__}, V = {process.vocab_size:,}"]
@@ -37,9 +37,9 @@ def _network(network: Backbone) -> str:
     heads = f"{config.num_heads} heads, up to {config.max_length:,} tokens"
     dtypes = sorted({str(weights.dtype).removeprefix("torch.") for weights in network.parameters()})
     if not isinstance(network, DiT):
-        return f"LLaDA: {size_text(network)} in {', '.join(dtypes)}; {heads}"
+        return f"LLaDA: {size_of(network)} in {', '.join(dtypes)}; {heads}"
     sees = {"none": "sees nothing of t", "sigma": "sees sigma(t)", "time": "sees t"}[network.config.conditioning]
-    return f"DiT: {size_text(network)} in {', '.join(dtypes)}; {heads}; {sees}"
+    return f"DiT: {size_of(network)} in {', '.join(dtypes)}; {heads}; {sees}"
 
 
 def _step(step: dict[str, Any]) -> str:

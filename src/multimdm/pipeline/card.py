@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from multimdm.models import DiT, LLaDA
-from multimdm.pipeline.description import kind_text, size_text
+from multimdm.pipeline.description import kind_of, size_of
 from multimdm.pipeline.hub import is_hub_name
 from multimdm.process import Hybrid, MultiMask
 from multimdm.samplers.settings import USUAL_STEPS
@@ -78,8 +78,8 @@ def _tags(model: "Model") -> list[str]:
 
 
 def _summary(model: "Model") -> str:
-    config, kind = model.network.config, kind_text(model.process)
-    words = f"{kind[0].upper()}{kind[1:]}; {size_text(model.network)}."
+    config, kind = model.network.config, kind_of(model.process)
+    words = f"{kind[0].upper()}{kind[1:]}; {size_of(model.network)}."
     words += f" It writes texts of up to {config.max_length:,} tokens out of {config.vocab_size:,}"
     return f"{words} (tokenizer `{model.tokenizer.name}`)." if model.tokenizer is not None else f"{words}, as ids."
 

@@ -4,7 +4,7 @@ from multimdm.models import Backbone
 from multimdm.process import AnyProcess, Hybrid, MultiMask
 
 
-def kind_text(process: AnyProcess | None) -> str:
+def kind_of(process: AnyProcess | None) -> str:
     """The process; None is that of an autoregressive model."""
     if process is None:
         return "autoregressive, one network call per token"
@@ -18,7 +18,7 @@ def kind_text(process: AnyProcess | None) -> str:
     return kind + (", own masks read by Bayes' rule" if process.readout == "context" else "")
 
 
-def size_text(network: Backbone) -> str:
+def size_of(network: Backbone) -> str:
     """Blocks, width and parameters."""
     config = network.config
     size = sum(weights.numel() for weights in network.parameters())

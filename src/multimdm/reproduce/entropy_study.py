@@ -41,7 +41,7 @@ class EntropyStudy:
             save_entropy_figure(points, study_title(self.study), file.with_suffix(".png"))
             write_csv(points, file)
 
-        return [Stage(self.name, (), _COST, file.exists, go)]
+        return [Stage(self.name, (), _COST, file.exists, go, runs_network=False)]
 
     def write(self) -> Path:
         """The stage has written it."""

@@ -24,7 +24,8 @@ def recipe_of(run: Run, scale: Scale, seed: int, places: Places) -> TrainingReci
     _set(data, "train.seed", seed)
     recipe = parse_recipe(data, RECIPES[run.command], f"scale {scale.name}: {run.name} ({run.recipe})")
     steps, warmup = (scale.longer * number for number in (recipe.train.steps, recipe.train.warmup))
-    return replace(recipe, train=replace(recipe.train, steps=steps, warmup=warmup))
+    size = recipe.train.micro_batch if scale.micro_batch is None else scale.micro_batch
+    return replace(recipe, train=replace(recipe.train, steps=steps, warmup=warmup, micro_batch=size))
 
 
 def chain_of_recipes(name: str, scale: Scale, seed: int, places: Places) -> list[TrainingRecipe]:

@@ -1,13 +1,14 @@
 """From names to what is to be done, and doing it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from multimdm.evaluation.conditional_entropy import Study
 from multimdm.reproduce.comparison import Comparison
 from multimdm.reproduce.entropy_study import EntropyStudy
+from multimdm.reproduce.gpus import own_gpu
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.scale import read_scale
 from multimdm.reproduce.spec import read_spec
@@ -44,12 +45,13 @@ class Request:
     benchmarks: str | None = None
     run_code: bool = False
     longer: int = 1
+    micro_batch: int | None = None
 
 
 def open_work(request: Request) -> tuple[Work, Places]:
     """Read and check the specification and the scale."""
     name, spec = read_spec(request.spec)
-    scale = read_scale(request.scale, request.longer)
+    scale = replace(read_scale(request.scale, request.longer), micro_batch=request.micro_batch)
     places = Places(request.out / scale.folder)
     work: Work
     if spec.kind == "conditional_entropy":
@@ -68,7 +70,8 @@ def run_all(work_: Work, places: Places) -> Path:
     """All stages, together with other processes that do the same, and the results."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("several ranks work on one stage at a time: give --stage NAME (--list names the stages)")
-    work(work_.stages(), places.locks)
+    with own_gpu():
+        work(work_.stages(), places.locks)
     return work_.write()
 
 
@@ -80,4 +83,5 @@ def run_stage(work_: Work, places: Places, name: str) -> None:
     missing = [need for need in stages[name].needs if not stages[need].done()]
     if missing:
         raise ValueError(f"the stage '{name}' needs others first: {', '.join(missing)}")
-    do_one(stages[name], places.locks)
+    with own_gpu():
+        do_one(stages[name], places.locks)

@@ -83,6 +83,8 @@ class Scale:
     runs: Mapping[str, Run]
     longer: int = 1
     """Every run has so many times the steps that the file says."""
+    micro_batch: int | None = None
+    """What one rank works on at once, in place of what the recipes say."""
 
     @property
     def folder(self) -> str:

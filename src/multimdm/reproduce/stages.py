@@ -19,6 +19,7 @@ from multimdm.training.building import JOBS
 from multimdm.training.loop import train
 from multimdm.training.overall import Overall, StageWatcher
 from multimdm.training.recipes import dump_recipe
+from multimdm.training.resuming import HOW
 from multimdm.training.settings import TrainingRecipe
 
 FINISHED = "finished.json"
@@ -41,6 +42,8 @@ class Stage:
     """It tells how far it is."""
     trains: bool = False
     """Whether it may be done by several ranks."""
+    runs_network: bool = True
+    """Whether it wants a GPU."""
 
 
 def is_main() -> bool:
@@ -68,7 +71,7 @@ def preparing_stage(scale: Scale, places: Places, text: Sequence[Path]) -> Stage
             )
         prepare(options, places.data)
 
-    return Stage(DATA, (), 100.0, places.data.is_dir, run)
+    return Stage(DATA, (), 100.0, places.data.is_dir, run, runs_network=False)
 
 
 def training_stage(run: Run, scale: Scale, seed: int, places: Places) -> Stage:
@@ -120,7 +123,7 @@ def _finished_with(out: Path, recipe: TrainingRecipe) -> bool:
     file = out / FINISHED
     if not file.exists():
         return False
-    before, now = read_json(file)["recipe"], _lasting(recipe)
+    before, now = _essential(read_json(file)["recipe"]), _lasting(recipe)
     if before == now:
         return True
     changed = next(key for key in sorted({*before, *now}) if before.get(key) != now.get(key))
@@ -131,10 +134,13 @@ def _finished_with(out: Path, recipe: TrainingRecipe) -> bool:
 
 
 def _lasting(recipe: TrainingRecipe) -> dict[str, Any]:
-    """What shapes the result, by key: neither where files lie, nor what is logged, nor what is left out."""
-    flat = _flat(dump_recipe(recipe))
-    elsewhere = ("init", "data.path")
-    return {k: v for k, v in flat.items() if v is not None and k not in elsewhere and not k.startswith("log.")}
+    """What shapes the result, by key: neither where files lie, nor how the work is done, nor what is logged."""
+    return _essential({key: value for key, value in _flat(dump_recipe(recipe)).items() if value is not None})
+
+
+def _essential(flat: dict[str, Any]) -> dict[str, Any]:
+    left_out = ("init", "data.path", *(f"train.{name}" for name in HOW))
+    return {key: value for key, value in flat.items() if key not in left_out and not key.startswith("log.")}
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

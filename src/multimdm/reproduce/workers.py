@@ -1,11 +1,10 @@
 """Stages done by any number of processes: each takes what is ready and what no other works on."""
 
-import fcntl
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
+from multimdm.reproduce.locks import locked
 from multimdm.reproduce.stages import Stage, is_main
 from multimdm.training.overall import Overall
 
@@ -53,7 +52,7 @@ def _ready(pending: dict[str, Stage]) -> list[Stage]:
 
 def _take(stage: Stage, locks: Path, overall: Overall) -> bool:
     """Do it, unless another process has it; whether it is done now."""
-    with _locked(locks / f"{stage.name}.lock") as free:
+    with locked(locks / f"{stage.name}.lock") as free:
         if not free:
             return False
         if stage.done():  # by another process, a moment ago
@@ -61,16 +60,3 @@ def _take(stage: Stage, locks: Path, overall: Overall) -> bool:
         else:
             stage.run(overall)
         return True
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Whether the lock could be had; it is held until the end, and never outlives the process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True

@@ -117,7 +117,7 @@ class Offer:
         }
 
 
-def open_checkpoints(paths: Sequence[str], device: str | None = None, bos: bool = False) -> dict[str, Offer]:
+def open_checkpoints(paths: Sequence[str], device: str = "auto", bos: bool = False) -> dict[str, Offer]:
     """Load every checkpoint under a name of its own."""
     offers: dict[str, Offer] = {}
     for path in paths:

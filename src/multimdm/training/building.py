@@ -1,5 +1,6 @@
 """From a recipe to a job: the network, its process, the objective and the data."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -39,26 +40,10 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     source = open_source(recipe.data, recipe.train.seed)
     if recipe.network.architecture == "llada":
         model = pretrain_llada(recipe, source)
-        return Job(name, "pretrain", model, _objective(recipe, model.process, 0), source, recipe)
+        return Job(name, "pretrain", model, objective_of(recipe, model.process, 0), source, recipe)
     V = source.tokenizer.vocab_size
-    process = _process(recipe, source)
-    num_masks = 1 if process is None else process.num_masks  # an autoregressive network has a start symbol
-    shape = recipe.network.shape
-    config = DiTConfig(
-        vocab_size=V,
-        num_masks=num_masks,
-        max_length=source.length,
-        dropout=recipe.network.dropout,
-        absolute_positions=recipe.network.absolute_positions,
-        conditioning=_conditioning(recipe),
-        causal=recipe.system == "ar",
-        embedding_norm=_embedding_norm(recipe),
-        suppressed=_never_in_data(source),
-        hidden_dim=shape["hidden_dim"],
-        num_blocks=shape["num_blocks"],
-        num_heads=shape["num_heads"],
-        cond_dim=shape["cond_dim"],
-    )
+    process = process_of(recipe, V, lambda M: multi_mask(recipe.process, M, source, recipe.train.seed))
+    config = dit_config(recipe, process, V, source.length, _never_in_data(source))
     torch.manual_seed(derive(recipe.train.seed, "weights"))
     network = DiT(config)
     if recipe.network.embedding_std is not None:
@@ -68,7 +53,29 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     if recipe.network.copying_start:
         start_copying(network)
     model = Model(network, process, source.tokenizer)
-    return Job(name, "pretrain", model, _objective(recipe, process, V), source, recipe)
+    return Job(name, "pretrain", model, objective_of(recipe, process, V), source, recipe)
+
+
+def dit_config(
+    recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int, length: int, suppressed: tuple[int, ...] = ()
+) -> DiTConfig:
+    """The network that a recipe asks for, over these tokens."""
+    shape = recipe.network.shape
+    return DiTConfig(
+        vocab_size=vocab_size,
+        num_masks=1 if process is None else process.num_masks,  # an autoregressive network has a start symbol
+        max_length=length,
+        dropout=recipe.network.dropout,
+        absolute_positions=recipe.network.absolute_positions,
+        conditioning=_conditioning(recipe),
+        causal=recipe.system == "ar",
+        embedding_norm=_embedding_norm(recipe),
+        suppressed=suppressed,
+        hidden_dim=shape["hidden_dim"],
+        num_blocks=shape["num_blocks"],
+        num_heads=shape["num_heads"],
+        cond_dim=shape["cond_dim"],
+    )
 
 
 def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
@@ -170,18 +177,19 @@ def _teacher(path: str, student: Model, init: str) -> Backbone:
     return model.network
 
 
-def _process(recipe: PretrainRecipe, source: Source) -> AnyProcess | None:
+def process_of(recipe: PretrainRecipe, vocab_size: int, masks: Callable[[int], MultiMask]) -> AnyProcess | None:
+    """The process of a system; `masks` makes that of so many masks."""
     if recipe.system == "ar":
         return None
     if recipe.system == "duo":
-        return Uniform(source.tokenizer.vocab_size, Schedule(recipe.process.rho, recipe.process.alpha))
+        return Uniform(vocab_size, Schedule(recipe.process.rho, recipe.process.alpha))
     if recipe.system == "candi":
-        return hybrid(recipe.process, source.tokenizer.vocab_size, recipe.network.shape["hidden_dim"])
-    num_masks = recipe.process.num_masks if recipe.system == "multimdm" else 1
-    return multi_mask(recipe.process, num_masks, source, recipe.train.seed)
+        return hybrid(recipe.process, vocab_size, recipe.network.shape["hidden_dim"])
+    return masks(recipe.process.num_masks if recipe.system == "multimdm" else 1)
 
 
-def _objective(recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int) -> Objective:
+def objective_of(recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int) -> Objective:
+    """What a system is trained by."""
     if process is None:
         return NextToken(vocab_size)
     if isinstance(process, Hybrid):

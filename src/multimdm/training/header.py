@@ -1,7 +1,7 @@
 """What a run opens with: the network, the data that the budget means, the device, and what will not be validated."""
 
 from multimdm.pipeline import Model
-from multimdm.pipeline.description import kind_text, size_text
+from multimdm.pipeline.description import kind_of, size_of
 from multimdm.training.engine import Engine
 from multimdm.training.settings import TrainingRecipe
 from multimdm.training.sources import PreparedSource, Source, TalesSource
@@ -14,7 +14,7 @@ def header(
     trained, every = (sum(x.numel() for x in weights) for weights in (engine.weights, engine.network.parameters()))
     some = "" if trained == every else f", of which {trained / 1e6:,.2f} million are trained"
     lines = [
-        f"{name}: {kind_text(model.process)}; {size_text(engine.network)}{some}",
+        f"{name}: {kind_of(model.process)}; {size_of(engine.network)}{some}",
         f"{name}: {_data(source, recipe)}",
         f"{name}: on {_device(engine)}, in {'bfloat16' if engine.bfloat16 else 'float32'}",
     ]

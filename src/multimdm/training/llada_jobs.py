@@ -29,9 +29,20 @@ _ROWS = 64
 def pretrain_llada(recipe: PretrainRecipe, source: Source) -> Model:
     """A network with random weights; masks lie behind the tokens, inside the vocabulary."""
     num_masks = recipe.process.num_masks if recipe.system == "multimdm" else 1
-    tokens, shape = source.tokenizer.vocab_size, recipe.network.shape
+    config = llada_config(recipe, num_masks, source.tokenizer.vocab_size, source.length)
+    torch.manual_seed(derive(recipe.train.seed, "weights"))
+    network = LLaDA(config).initialise()
+    if recipe.network.embedding_std is not None:
+        torch.nn.init.normal_(network.wte.weight, std=recipe.network.embedding_std)
+    process = multi_mask(recipe.process, num_masks, source, recipe.train.seed, config.vocab_size)
+    return Model(network, process, source.tokenizer)
+
+
+def llada_config(recipe: PretrainRecipe, num_masks: int, tokens: int, length: int) -> LLaDAConfig:
+    """The network that a recipe asks for, over these tokens."""
+    shape = recipe.network.shape
     V = -(-(tokens + num_masks) // _ROWS) * _ROWS
-    config = LLaDAConfig(
+    return LLaDAConfig(
         vocab_size=V,
         mask_rows=tuple(range(tokens, tokens + num_masks)),
         num_rows=V,
@@ -40,14 +51,8 @@ def pretrain_llada(recipe: PretrainRecipe, source: Source) -> Model:
         num_heads=shape["num_heads"],
         num_kv_heads=shape["num_heads"],
         mlp_dim=-(-8 * shape["hidden_dim"] // 3),  # three matrices with as many weights as the usual two
-        max_length=source.length,
+        max_length=length,
     )
-    torch.manual_seed(derive(recipe.train.seed, "weights"))
-    network = LLaDA(config).initialise()
-    if recipe.network.embedding_std is not None:
-        torch.nn.init.normal_(network.wte.weight, std=recipe.network.embedding_std)
-    process = multi_mask(recipe.process, num_masks, source, recipe.train.seed, V)
-    return Model(network, process, source.tokenizer)
 
 
 def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
@@ -99,17 +104,20 @@ def check_llada_fits(start: Model, init: str, source: Source) -> None:
 
 
 def _mask_rows(config: LLaDAConfig, recipe: AdaptRecipe, source: Source) -> tuple[int, ...]:
-    """Where the masks lie; never on tokens of the data."""
+    """Where the masks are to lie; an id that the data use is refused."""
+    rows = mask_rows(config, recipe, source.tokenizer.vocab_size)
+    check_unused(rows, source.counts().nonzero().flatten().tolist())
+    return rows
+
+
+def mask_rows(config: LLaDAConfig, recipe: AdaptRecipe, tokens: int) -> tuple[int, ...]:
+    """Where the masks are to lie, beside so many tokens."""
     M, lora = recipe.process.num_masks, recipe.lora
     if lora.rows == "appended":
-        rows = appended_rows(config, M)
-    else:
-        # Ids that the tokenizer does not have are in reserve too.
-        spare = lora.spare or RESERVED.get(config.vocab_size) or range(source.tokenizer.vocab_size, config.vocab_size)
-        rows = reserved_rows(config, M, list(spare))
-    used = source.counts().nonzero().flatten().tolist()
-    check_unused(rows, used)
-    return rows
+        return appended_rows(config, M)
+    # Ids that the tokenizer does not have are in reserve too.
+    spare = lora.spare or RESERVED.get(config.vocab_size) or range(tokens, config.vocab_size)
+    return reserved_rows(config, M, list(spare))
 
 
 def _check_fits(config: LLaDAConfig, recipe: AdaptRecipe, source: Source) -> None:

@@ -1,6 +1,7 @@
 """The loop: every system is trained, validated, sampled and saved here."""
 
 import math
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from multimdm.training.records import Records
 from multimdm.training.resuming import Resume, check_same_run, find_checkpoint
 from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import TrainingRecipe
+from multimdm.training.signals import Signals
 from multimdm.training.sources import Source
 from multimdm.training.teacher import Teacher
 from multimdm.training.validation import describe_nelbo, validation_sums
@@ -79,14 +81,15 @@ def train(job: Job, out: Path, resume: Resume = "auto", quiet: bool = False, wat
     """Train to the end, from the last checkpoint of an earlier attempt if there is one; a watcher sees how it goes.
 
     On one CPU process a resumed run continues bit for bit like one that was never stopped: whatever is random is a
-    function of the seed and the step, and everything else is in the checkpoint.
+    function of the seed and the step, and everything else is in the checkpoint. Asked to stop by SIGTERM, SIGUSR1 or
+    SIGINT, it saves the step that it is at, and leaves by SystemExit or KeyboardInterrupt.
     """
     checkpoints = Checkpoints(out / "checkpoints", job.recipe.log.keep)
     engine = Engine(job.model.network, job.recipe.train)
     try:
         found = engine.agree(find_checkpoint(checkpoints, out, resume) if engine.is_main else None)
-        with debug_checks() if job.recipe.train.anomaly_checks else nullcontext():
-            return _Run(job, out, checkpoints, engine, found, quiet, watcher).to_the_end()
+        with Signals() as signals, debug_checks() if job.recipe.train.anomaly_checks else nullcontext():
+            return _Run(job, out, checkpoints, engine, found, quiet, watcher, signals).to_the_end()
     finally:
         engine.close()
 
@@ -101,7 +104,9 @@ class _Run:
         found: Checkpoint | None,
         quiet: bool,
         watcher: Watcher | None,
+        signals: Signals,
     ) -> None:
+        self.signals = signals
         self.job, self.out, self.engine, self.checkpoints = job, out, engine, checkpoints
         self.train, self.log = job.recipe.train, job.recipe.log
         self.recipe = dump_recipe(job.recipe)
@@ -139,6 +144,9 @@ class _Run:
                 window.add(*self._one_step(), time.perf_counter() - start)
                 self.step += 1
                 self.display.advance(self.step)
+                stopping = self.signals.stopping and self.step < self.train.steps
+                if stopping:  # first of all: there may be little time
+                    self._save()
                 if self._due(self.log.every):
                     self._report(window)
                     window = Window()
@@ -146,6 +154,8 @@ class _Run:
                     self.nelbo = self._validate()
                 if self._due(self.log.sample_every):
                     self._sample()
+                if stopping:
+                    raise self._stopped()
                 if self._due(self.log.checkpoint_every):
                     self._save()
             return self._finish()
@@ -177,7 +187,7 @@ class _Run:
                     self.engine.backward(result.loss * (self.engine.ranks / tokens))
                 for name, value in {"loss": result.loss.detach(), **result.terms}.items():
                     sums[name] = sums.get(name, 0.0) + value.double()
-            totals = self.engine.sum(torch.stack(list(sums.values()))) / tokens
+            totals = self.signals.sum(self.engine, torch.stack(list(sums.values()))) / tokens
             terms = dict(zip(sums, totals.tolist(), strict=True))
             norm = self.engine.gradient_norm(self.train.clip)
             self._check_finite(terms, norm)
@@ -325,6 +335,14 @@ class _Run:
                     tensors |= self.pairs.state()
                 if self.engine.is_main:
                     self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.fingerprint)
+
+    def _stopped(self) -> BaseException:
+        """Leave once the main rank has saved: a launcher ends all ranks when the first one leaves."""
+        self.engine.agree(self.step)
+        self.display.close()
+        if self.engine.is_main:
+            print(f"{self.job.name}: saved step {self.step}; the same command goes on", file=sys.stderr, flush=True)
+        return self.signals.leaving()
 
     def _current_model(self) -> Model:
         weights = self.ema.average if self.ema is not None else self.engine.weights

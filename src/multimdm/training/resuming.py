@@ -11,8 +11,10 @@ Resume = str
 """`auto`: the newest whole checkpoint of the run's directory, if there is one. `never`: begin anew, where there are no
 checkpoints. Else the directory of a checkpoint."""
 
-_MAY_CHANGE = frozenset(["micro_batch", "precision", "strategy", "compile", "recompute", "anomaly_checks"])
-"""Settings of `train` that say how the work is done, not what is learnt."""
+HOW = frozenset(["micro_batch", "precision", "strategy", "compile", "recompute", "anomaly_checks"])
+"""Settings of `train` that say how the work is done, not what is learnt: sums are the same but for their rounding. With
+dropout, which positions are dropped is drawn anew for every part of a batch, so that `micro_batch` changes these draws,
+and not their law."""
 
 
 def find_checkpoint(checkpoints: Checkpoints, out: Path, resume: Resume) -> Checkpoint | None:
@@ -50,7 +52,7 @@ def check_same_run(found: Checkpoint, asked: TrainingRecipe, data: str) -> None:
 
 def _essential(recipe: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     """The recipe without what may change. More steps may be asked for if nothing is measured against their number."""
-    train = {key: value for key, value in recipe["train"].items() if key not in _MAY_CHANGE}
+    train = {key: value for key, value in recipe["train"].items() if key not in HOW}
     measured = (
         asked["train"]["decay"] != "constant"
         or any(asked.get(section) for section in ("relaxation", "consistency", "sdtt"))

@@ -4,6 +4,7 @@ import copy
 
 from multimdm.models import Backbone, LLaDA
 from multimdm.pipeline import Model
+from multimdm.process import Uniform
 from multimdm.process.checks import require
 from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.llada_jobs import check_llada_fits
@@ -17,8 +18,10 @@ def check_fits(start: Model, init: str, source: Source) -> None:
         check_llada_fits(start, init, source)
         return
     config = start.network.config
+    spare = config.vocab_size - source.tokenizer.vocab_size
+    # DUO's published networks have one state more than GPT-2 has tokens, which no text has (pipeline/exchange.py).
     require(
-        config.vocab_size == source.tokenizer.vocab_size,
+        spare == 0 or (spare == 1 and isinstance(start.process, Uniform)),
         f"init and data must have the same vocabulary; {init} has {config.vocab_size} tokens, the data "
         f"{source.tokenizer.vocab_size}",
     )

@@ -47,7 +47,8 @@ class MultiMDM(LM):
         Without gen_length the task's own max_gen_toks is taken; what else a task says of generation, but for its stop
         words, is left unread. `draws` is the number of noised versions by which a
         log-likelihood is estimated; `greedy` also finds out whether a continuation is what the model would say, at one
-        network call per token. `bos` puts the tokenizer's BOS before every prompt. `max_batch_size` is not used.
+        network call per token. The harness's own program gives no `device` unless it is told one: then it is a GPU, if
+        there is one. `bos` puts the tokenizer's BOS before every prompt. `max_batch_size` is not used.
         """
         super().__init__()
         _check_names(generation)
@@ -57,7 +58,7 @@ class MultiMDM(LM):
         check_integer("draws", draws, 1)
         self.batch_size = 1 if batch_size in (None, "auto") else check_integer("batch_size", int(batch_size or 1), 1)
         self.draws, self.greedy, self.seed = draws, bool(greedy), check_integer("seed", seed, 0)
-        loaded = checkpoint if isinstance(checkpoint, Model) else load(checkpoint, device, precision, base)
+        loaded = checkpoint if isinstance(checkpoint, Model) else load(checkpoint, device or "auto", precision, base)
         require(
             isinstance(loaded.process, Process),
             f"{checkpoint} must be a model of discrete diffusion; it has the process {loaded.process!r}",

@@ -85,7 +85,7 @@ def run_plan(
     plan: HarnessPlan,
     checkpoints: Sequence[str],
     store: Store,
-    device: str | None = None,
+    device: str = "auto",
     precision: Precision = "auto",
     base: str | None = None,
     report: Report = lambda text: None,
@@ -138,7 +138,7 @@ def measure_task(plan: HarnessPlan, model: Model, name: str, tps: int) -> Score:
 class _Late:
     """A model that is loaded when it is first asked for."""
 
-    def __init__(self, path: str, device: str | None, precision: Precision, base: str | None) -> None:
+    def __init__(self, path: str, device: str, precision: Precision, base: str | None) -> None:
         self._path, self._device, self._base = path, device, base
         self._precision: Precision = precision
         self._model: Model | None = None

@@ -1,0 +1,139 @@
+"""How every command reads its options: a list may be given in several pieces, and nothing is dropped in silence."""
+
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from types import UnionType
+from typing import Any, TypeVar
+
+import tyro
+
+Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An option by the type of its field."""
+
+    name: str
+    """Without dashes before it; sections of a recipe are separated by dots."""
+    values: int | None
+    """How many words belong to it: 0 for a switch, None for a list, which takes all up to the next option."""
+    on: bool = True
+    """Of a switch: false for --no-NAME."""
+
+
+def parse(
+    options: type[Parsed], arguments: Sequence[str], prog: str, config: Sequence[Any] = (), **named: Any
+) -> Parsed:
+    """The options as the command line gives them; `named` is for tyro.
+
+    By itself the parser keeps the last of several `--mix A --mix B`, and says nothing about the others.
+    """
+    flags = flags_of(options, flat=tyro.conf.OmitArgPrefixes in config)
+    return tyro.cli(options, args=gathered(arguments, flags), prog=prog, config=tuple(config), **named)
+
+
+def flags_of(options: type, flat: bool = False) -> dict[str, Flag]:
+    """Option as it is written -> what it takes; `flat` if sections are no part of the names."""
+    return {_written(spelling): flag for spelling, flag in _walk(options, "", flat)}
+
+
+def gathered(arguments: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
+    """The same arguments, with every list in one piece, where its last piece was.
+
+    An option that holds one value and is given two is refused: nobody can tell which was meant.
+    """
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    pieces = _pieces(words[:end], flags)
+    given: dict[str, list[_Piece]] = {}
+    for piece in pieces:
+        if piece.flag is not None:
+            given.setdefault(piece.flag.name, []).append(piece)
+    kept: list[str] = []
+    for piece in pieces:
+        same = [] if piece.flag is None else given[piece.flag.name]
+        if piece.flag is None or len(same) == 1:
+            kept += piece.words
+        elif piece.flag.values is not None:
+            _check_equal(same)
+            kept += piece.words
+        elif piece is same[-1]:
+            kept += [f"--{piece.flag.name}", *(value for one in same for value in one.values)]
+    return [*kept, *words[end:]]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """An option with the words that follow it up to the next; without an option, what stands before the first."""
+
+    flag: Flag | None
+    words: list[str]
+
+    @property
+    def values(self) -> list[str]:
+        """What the option was given, and what may be positional behind it."""
+        _, sign, attached = self.words[0].partition("=")
+        return [*([attached] if sign else []), *self.words[1:]]
+
+
+def _pieces(words: Sequence[str], flags: Mapping[str, Flag]) -> list[_Piece]:
+    pieces = [_Piece(None, [])]
+    for word in words:
+        flag = flags.get(_written(word.partition("=")[0]))
+        if flag is not None:
+            pieces.append(_Piece(flag, []))
+        pieces[-1].words.append(word)
+    return pieces
+
+
+def _check_equal(pieces: Sequence[_Piece]) -> None:
+    """Refuse several values where one is held."""
+    meant: list[str] = []
+    for piece in pieces:
+        assert piece.flag is not None
+        values = piece.values[: piece.flag.values] if piece.flag.values else [str(piece.flag.on)]
+        if " ".join(values) not in meant:
+            meant.append(" ".join(values))
+        if len(meant) > 1:
+            raise ValueError(f"--{piece.flag.name} was given {meant[0]} and {meant[1]}; leave one of them out")
+
+
+def _written(word: str) -> str:
+    """Dashes and underscores are the same."""
+    return word.replace("_", "-")
+
+
+def _walk(options: type, prefix: str, flat: bool) -> Iterator[tuple[str, Flag]]:
+    hints = typing.get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        kind = hints[field.name]
+        marks = ()
+        if typing.get_origin(kind) is typing.Annotated:
+            kind, *marks = typing.get_args(kind)
+        if tyro.conf.Positional in marks:
+            continue
+        union = typing.get_origin(kind) in (typing.Union, UnionType)
+        members = typing.get_args(kind) if union else (kind,)
+        sections = [member for member in members if is_dataclass(member)]
+        for section in sections:
+            yield from _walk(typing.cast(type, section), "" if flat else f"{prefix}{field.name}.", flat)
+        if sections:
+            continue
+        name = f"{prefix}{field.name}".replace("_", "-")
+        flag = Flag(name, _values(members))
+        yield f"--{name}", flag
+        if flag.values == 0:
+            before, _, last = name.rpartition(".")
+            yield f"--{before}.no-{last}" if before else f"--no-{last}", Flag(name, 0, on=False)
+
+
+def _values(members: Sequence[Any]) -> int | None:
+    """Of a union, as of its longest member."""
+    if tuple(members) == (bool,):
+        return 0
+    arguments = [typing.get_args(member) for member in members if typing.get_origin(member) in (tuple, list)]
+    if any(len(one) == 1 or Ellipsis in one for one in arguments):
+        return None
+    return max(map(len, arguments), default=1)

@@ -1,0 +1,67 @@
+"""Wherever a network is run without a word about the device, a GPU is taken if there is one."""
+
+import importlib
+from dataclasses import fields
+from keyword import iskeyword
+from pathlib import Path
+
+import pytest
+import torch
+from lm_eval.api.registry import get_model
+
+from multimdm.cli.main import COMMANDS
+from multimdm.evaluation.harness import lm
+from multimdm.evaluation.settings import Drawing
+from multimdm.evaluation.store import Store
+from multimdm.evaluation.subject import Subject
+from multimdm.pipeline import model as loading
+from multimdm.serving.catalog import open_checkpoints
+from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
+
+WITHOUT_NETWORKS = ("prepare", "entropy", "import", "export")
+BY_ACCELERATE = ("quickstart", "pretrain", "adapt", "couple", "distill", "reproduce")
+"""Training takes the device of its rank; what these measure is asked for below, and by reproduce/test_benchmarks.py."""
+
+
+@pytest.fixture
+def base(tmp_path) -> Path:
+    write_llada(tmp_path / "base", tiny_llada(), chat_tokenizer())
+    return tmp_path / "base"
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[str]:
+    """The devices that checkpoints are asked for."""
+    names: list[str] = []
+
+    def find_device(name: str) -> torch.device:
+        names.append(name)
+        return torch.device("cpu")
+
+    monkeypatch.setattr(loading, "find_device", find_device)
+    return names
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "harness"])
+def test_every_command_says_auto_or_runs_no_network(command):
+    options = importlib.import_module(f"multimdm.cli.{command}{'_' if iskeyword(command) else ''}").Options
+    defaults = {field.name: field.default for field in fields(options)}
+    expected = None if command in (*WITHOUT_NETWORKS, *BY_ACCELERATE) else "auto"
+    assert defaults.get("device") == expected
+
+
+def test_the_harness_by_itself(base, asked):
+    """Its program hands over None where nothing was said."""
+    assert lm.NAME
+    get_model("multimdm").create_from_arg_string(f"checkpoint={base},gen_length=8", {"batch_size": 2, "device": None})
+    assert asked == ["auto"]
+
+
+def test_measurements(base, asked):
+    Subject.open(str(base), None, Drawing(), Store(None))
+    assert asked == ["auto"]
+
+
+def test_the_server(base, asked):
+    open_checkpoints([str(base)])
+    assert asked == ["auto"]
