@@ -28,14 +28,49 @@ def test_every_command_has_help(name, capsys):
     with pytest.raises(SystemExit) as stop:
         main([name, "--help"])
     assert stop.value.code == 0
-    assert "--out" in capsys.readouterr().out or name == "serve"  # a server writes nothing
+    # A server and what only tells write nothing.
+    assert "--out" in capsys.readouterr().out or name in ("serve", "recipes", "info", "completion")
+
+
+def test_help_of_a_command(capsys):
+    """`multimdm help sample` is `multimdm sample --help`."""
+    texts = []
+    for arguments in (["help", "sample"], ["sample", "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert main(["help", "smaple"]) == 2
+    assert "did you mean 'sample'?" in capsys.readouterr().err
+
+
+def heavy_imports(*arguments):
+    """What of these `multimdm` has imported when it has answered, in a process of its own."""
+    code = (
+        "import sys, contextlib; from multimdm.cli.main import main\n"
+        f"with contextlib.suppress(SystemExit): main({list(arguments)!r})\n"
+        "print([m for m in ('torch', 'matplotlib', 'tyro', 'numpy', 'scipy', 'transformers') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return result.stdout.splitlines()[-1]
 
 
 def test_help_imports_nothing_heavy():
     """`multimdm --help` must answer at once: it may not wait for torch, matplotlib or tyro."""
-    code = (
-        "import sys; from multimdm.cli.main import main; main(['--help']); "
-        "print([m for m in ('torch', 'matplotlib', 'tyro', 'numpy') if m in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "[]"
+    assert heavy_imports("--help") == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pretrain", "--help"),
+        ("adapt", "--help"),
+        ("couple", "tales-quantile", "--help"),
+        ("distill", "tales-distill-gumbel", "--help"),
+        ("recipes",),
+        ("completion", "bash"),
+    ],
+)
+def test_help_of_training_does_not_wait_for_torch(arguments):
+    assert "torch" not in heavy_imports(*arguments)

@@ -13,7 +13,7 @@ from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model, load
 from multimdm.process import MultiMask, Process, Uniform
 from multimdm.samplers import SamplingAdvice
-from support.tiny_models import shown_tales_model
+from support.tiny_models import shown_tales_model, word_model, word_tokenizer
 
 TALES = Tales()
 PROCESSES: dict[str, Process | None] = {
@@ -55,9 +55,36 @@ def run(capsys, *arguments) -> str:
 def test_texts(checkpoints, capsys):
     assert main(["sample", str(checkpoints / "several"), "--num", "3", "--steps", "2"]) == 0
     printed = capsys.readouterr()
-    assert printed.err == "3 of 16 tokens by 2 network calls\n"
+    assert printed.err == "3 texts of 16 tokens by 2 network calls\n"
     expected = load(checkpoints / "several").sample(num=3, steps=2).texts
     assert printed.out.splitlines() == [f"[{i + 1}] {text}" for i, text in enumerate(expected)]
+
+
+def test_fewer_calls_than_steps_are_explained(checkpoints, capsys):
+    """With a threshold that every position passes, one call settles all."""
+    arguments = ["--num", "1", "--length", "16", "--steps", "8", "--order", "confidence", "--threshold", "0.000001"]
+    assert main(["sample", str(checkpoints / "several"), *arguments]) == 0
+    error = capsys.readouterr().err
+    assert error == (
+        "1 text of 16 tokens by 1 network call, finished early: nothing was left to do in the rest of 8 steps\n"
+    )
+
+
+def test_tokens_are_not_obeyed_by_the_terminal(tmp_path, capsys):
+    """Every token of this model is a command to a terminal, or to a browser."""
+    words = ["<script>", "\x1b[31m", "\u202eback", "\x9b2J", "[bold]", "nul\0"]
+    word_model(word_tokenizer(words)).save(tmp_path / "model")
+    assert main(["sample", str(tmp_path / "model"), "--num", "8", "--temperature", "50", "--trace"]) == 0
+    text = capsys.readouterr().out
+    assert "\\x1b[31m" in text
+    assert "[bold]" in text
+    assert main(["sample", str(tmp_path / "model"), "--num", "8", "--temperature", "50", "--json"]) == 0
+    data = capsys.readouterr().out
+    for printed in (text, data):
+        assert not set(printed) & set("\x1b\u202e\x9b\0")
+    assert any("\x1b[31m" in row["text"] for row in json.loads(data)["samples"])
+    assert main(["sample", str(tmp_path / "nowhere\x1b[31m")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
 
 
 def test_every_option_reaches_the_sampler(checkpoints, capsys):

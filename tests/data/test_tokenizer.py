@@ -146,7 +146,7 @@ def test_bad_saved_tokenizers(tmp_path):
         Tokenizer.load(tmp_path)
     BPE.save(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"tokenizer 'bpe:300': not a readable tokenizer\.json"):
+    with pytest.raises(ValueError, match=r"tokenizer 'bpe:300': tokenizer\.json is not JSON"):
         Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="is not JSON"):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from multimdm.objectives import Batch, Consistency, ConsistencySettings
-from multimdm.objectives.coupling import Coupling
+from multimdm.objectives.settings import Coupling
 from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform
 from support.coupled_pairs import Pairs, average_given_x_t, coupled_pairs, one_position, taught
 from support.means import p_of_means

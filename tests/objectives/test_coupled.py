@@ -8,7 +8,8 @@ from torch.nn import functional as F
 from multimdm.models import show_noise
 from multimdm.objectives import Batch, Coupled, Shares, stratified_times
 from multimdm.objectives.paths import tied_path
-from multimdm.objectives.states import Kind, draw_states
+from multimdm.objectives.settings import Kind
+from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask, Schedule, Streams
 from multimdm.process.anchored import told_of_end
 from support.distilling import L, V, network

@@ -10,7 +10,8 @@ from multimdm.models import DiT, show_noise
 from multimdm.objectives import Batch, Shares, stratified_times
 from multimdm.objectives.base import Network
 from multimdm.objectives.paths import TiedPath, tied_path
-from multimdm.objectives.states import Kind, States, draw_states
+from multimdm.objectives.settings import Kind
+from multimdm.objectives.states import States, divide, draw_states
 from multimdm.process import Mixture, MultiMask, Schedule, Streams, Time
 from support.distilling import L, V, network
 from support.statistics import MUTANT, REJECT, p_of_draws
@@ -101,7 +102,7 @@ def beginning(states: States, row: int) -> int:
 @pytest.mark.parametrize("seed", range(3))
 def test_every_kind_has_its_share_exactly_and_times_of_its_own(shares, seed):
     """Within a kind the times are one in each of n equal intervals again: the batch is divided, not thinned out."""
-    kind, t = shares.divide(stratified_times(B, torch.Generator().manual_seed(seed)))
+    kind, t = divide(shares, stratified_times(B, torch.Generator().manual_seed(seed)))
     counts = {each: int((kind == each).sum()) for each in Kind}
     assert counts == {each: round(B * shares.of(each)) for each in Kind}
     assert sum(counts.values()) == B
@@ -116,7 +117,7 @@ def test_every_kind_has_its_share_exactly_and_times_of_its_own(shares, seed):
 
 def test_times_of_a_kind_are_uniform():
     u = torch.rand(40_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    kind, t = ALL.divide(u)
+    kind, t = divide(ALL, u)
     assert p_of_draws(kind, torch.tensor([ALL.of(each) for each in Kind])) > REJECT
     assert p_of_draws(kind, torch.tensor([0.40, 0.25, 0.15, 0.2])) < MUTANT
     for each in (Kind.MASKS, Kind.SUREST):

@@ -22,6 +22,7 @@ from multimdm.report.distances import distances_text
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
 from multimdm.report.fronts import at_step, curves_at, fronts
+from multimdm.report.markdown import inline
 from multimdm.report.mask_readings import mask_reading_markdown
 from multimdm.report.pareto_figure import COLOURS, pareto_figure
 from multimdm.report.recalls import recall_table, recall_texts
@@ -29,6 +30,7 @@ from multimdm.report.style import save
 from multimdm.report.tables import FIELDS, csv_row, csv_text, entropy_aligned, markdown, temperature_aligned
 from multimdm.report.terminal import print_evaluation
 from multimdm.report.trajectory_picture import trajectory_picture
+from multimdm.report.weak_judge import weak_judge_text
 from support.present import present
 
 _EMPTY = ("area", "base", "br", "col", "hr", "img", "input", "link", "meta")
@@ -420,3 +422,69 @@ def test_recall_at_an_entropy_that_was_not_reached_is_marked():
     assert f"| one | {full_text(estimate(2.5))} | {full_text(estimate(2.7))}, τ = 0.75 |" in text
     assert "closest attainable" in text
     assert recall_table([replace(PAIR[0], recalls=())]) == ""
+
+
+def judged(samples: float, real: float, judge: str = "gpt2", entropy: float = 3.3) -> Evaluation:
+    """Samples at K = 4 and real text with these perplexities; intervals of estimates are 10% to either side."""
+    whole = evaluation()
+    figures = RealFigures("text", 100, estimate(3.2), estimate(4.5), judge, 10, estimate(real))
+    points = (measurement(4, 1.0, samples, entropy),)
+    return replace(whole, judge=judge, real=figures, measurements=points, aligned=())
+
+
+def test_a_judge_that_cannot_tell_samples_from_text_is_called_weak(capsys, monkeypatch):
+    real = estimate(30.0)
+    assert real.high is not None
+    for samples, weak in ((real.high + 0.01, False), (real.high, True), (30.0, True), (10.0, True)):
+        one = judged(samples, 30.0)
+        text = report([one], (4,), "A")
+        assert ('<p class="warning" role="alert">' in text) is weak
+        print_evaluation(one)
+        assert ("cannot tell samples from real text" in " ".join(capsys.readouterr().out.split())) is weak
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    print_evaluation(judged(10.0, 30.0))
+    printed = capsys.readouterr().out
+    assert "\x1b[1;31mThe judge gpt2 cannot tell samples from real text" in printed
+    assert "take a stronger judge" in " ".join(printed.split())
+
+
+def test_the_exact_judge_is_not_weak_and_variety_is_minded():
+    assert weak_judge_text(judged(10.0, 30.0, judge="tales")) is None
+    assert weak_judge_text(replace(judged(10.0, 30.0), real=None)) is None
+    low = weak_judge_text(judged(10.0, 30.0, entropy=1.0))
+    assert low is not None
+    assert low.endswith("some of these samples are less varied than real text.")
+    assert "at K = 4, tau 1" in low
+
+
+def test_the_loss_of_an_autoregressive_model_is_no_nelbo(capsys):
+    exact = replace(evaluation(), nelbo=Nelbo(1.5, 0.0, 0.01, 10, 480, exact=True))
+    print_evaluation(exact)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "negative log-likelihood 1.5000 ± 0.0100 nats per token" in printed
+    assert "perplexity 4.482" in printed
+    assert "NELBO" not in printed
+    assert "NELBO, or negative log-likelihood (nats per token)" in report([exact], (2, 4), "A")
+    assert "NELBO (nats per token)" in report([evaluation()], (2, 4), "A")
+
+
+HOSTILE = "<script>alert(1)</script> \x1b[31mred \u202eback \0nul \x9b2J [bold]x[/bold]"
+
+
+def test_texts_are_never_markup(capsys):
+    one = evaluation(HOSTILE)
+    point = replace(one.measurements[0], texts=(HOSTILE,))
+    words = Trajectory(2, (1.0, 0.0), (("1",), (HOSTILE,)), ((1,), (0,)), True)
+    hostile = replace(one, description=HOSTILE, path=HOSTILE, measurements=(point,), trajectories=(words,))
+    text = report([hostile], (2, 4), HOSTILE)
+    checker = Checker()
+    checker.feed(text)
+    assert "script" not in checker.tags
+    print_evaluation(hostile)
+    printed = capsys.readouterr().out
+    assert "[bold]x[/bold]" in printed
+    for character in "\x1b\u202e\0\x9b":
+        assert character not in text
+        assert character not in printed
+    assert "\\x1b[31mred" in printed
+    assert inline(f"a\n{HOSTILE}").startswith("a &lt;script&gt;")

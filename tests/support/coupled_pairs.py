@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.objectives.coupling import Coupling
+from multimdm.objectives.settings import Coupling
 from multimdm.process import Process
 from support.gumbel_law import joint_law
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from multimdm.objectives.divergence import Divergence
+from multimdm.objectives.settings import Divergence
 
 KINDS: tuple[Divergence, ...] = ("reverse_kl", "forward_kl", "mse", "tvd")
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from multimdm import load
+from multimdm.data.json_files import read_json
 from multimdm.models import DiT
-from multimdm.pipeline.files import read_json
 from multimdm.process import MultiMask, clustered
 from multimdm.training.building import distill_job
 from multimdm.training.couple_jobs import couple_job

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from keyword import iskeyword
 
 import multimdm
+from multimdm.data.inert import inert
 
 COMMANDS = {
     "quickstart": "train, adapt, distil, generate and compare on the built-in corpus: the whole story in minutes",
@@ -21,11 +22,14 @@ COMMANDS = {
     "pareto": "compare checkpoints: perplexity against entropy, pictures and the paper's tables",
     "reproduce": "run a table or figure of the paper from its specification: train, distil, measure, compare",
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
+    "recipes": "list the recipes that come with the package, with a word on each",
+    "info": "tell what a checkpoint is: sizes, process, tokenizer, how it came to be, how it wants to be sampled",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
     "serve": "answer OpenAI's clients over HTTP, and show text being drafted on a page",
     "push": "give a checkpoint to the Hugging Face Hub, with a model card made from its lineage",
     "card": "write the model card of a checkpoint: what it is, how it was made and sampled, its figures",
     "export": "write an imported checkpoint back in the layout it came from",
+    "completion": "print a script that completes commands, flags, recipes and checkpoints in bash, zsh or fish",
 }
 """Name -> what it does. The module is `multimdm.cli.<name>` (`import_` for import); it has `main(arguments)`."""
 
@@ -38,7 +42,7 @@ def usage() -> str:
         [
             "Few-step diffusion language models.",
             "",
-            "usage: multimdm COMMAND [options]      multimdm COMMAND --help tells its options",
+            "usage: multimdm COMMAND [options]      multimdm help COMMAND tells its options",
             "",
             "commands:",
             *lines,
@@ -66,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"] and len(arguments) > 1:
+        arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -85,12 +91,24 @@ def _run(arguments: list[str]) -> int:
     except (ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             raise
-        print(f"multimdm {name}: {error}", file=sys.stderr)
+        print(f"multimdm {name}: {inert(_in_words(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\nmultimdm {name}: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _in_words(error: Exception) -> str:
+    """A complaint of pydantic in one line, others as they are."""
+    if type(error).__module__.startswith("pydantic"):
+        from pydantic import ValidationError
+
+        from multimdm.training.recipes import explain
+
+        if isinstance(error, ValidationError):
+            return explain(error, error.title)
+    return str(error)
 
 
 def _nobody_reads() -> bool:

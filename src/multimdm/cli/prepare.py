@@ -134,4 +134,10 @@ def _summary(prepared: "Prepared", seconds: float) -> str:
         line += f", {counts.dropped:,} tokens left out" if counts.dropped else ""
         line += f", {counts.unknown:,} unknown" if counts.unknown else ""
         lines.append(line)
+        if counts.unknown:
+            share = counts.unknown / max(counts.tokens, 1)
+            lines.append(
+                f"  warning    {share:.2%} of the tokens of {split} stand for text that the tokenizer does not know: "
+                "what it was cannot be learnt; bpe:SIZE knows every text"
+            )
     return "\n".join(lines)

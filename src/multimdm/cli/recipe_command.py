@@ -1,6 +1,7 @@
 """What `pretrain`, `adapt`, `couple` and `distill` share: a recipe, typed overrides, and where the run is kept."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -11,8 +12,9 @@ from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
 from multimdm.cli.parsing import parse
-from multimdm.training.recipes import explain, find_recipe, read_recipe
+from multimdm.training.recipes import explain, find_recipe, read_recipe, read_yaml
 from multimdm.training.settings import STRICT
+from multimdm.training.shipped import command_of
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -40,6 +42,9 @@ class RunOptions:
 def run(arguments: Sequence[str], command: str, recipe_class: type, options_class: type) -> None:
     """Parse, build the job and train."""
     options = _parse(arguments, command, recipe_class, options_class)
+    main_rank = os.environ.get("RANK", "0") == "0"  # which speaks for all
+    if main_rank and not options.dry_run:  # at once: imports, checkpoints and data take their time
+        print(f"{command} {options.recipe}: opening data and network; the run is {options.out}", file=sys.stderr)
     try:
         from multimdm.training import building
         from multimdm.training.loop import train
@@ -52,13 +57,13 @@ def run(arguments: Sequence[str], command: str, recipe_class: type, options_clas
         from multimdm.cli.dry_run import dry_run
 
         ranks = int(os.environ.get("WORLD_SIZE", "1")) if options.ranks is None else options.ranks
-        if os.environ.get("RANK", "0") == "0":
+        if main_rank:
             print(dry_run(recipe, ranks, options.gpu, options.assumed_texts))
         return
     job = building.JOBS[command](recipe, options.out.name)
     outcome = train(job, options.out, options.resume)
-    if os.environ.get("RANK", "0") != "0":
-        return  # the main rank speaks for all
+    if not main_rank:
+        return
     if outcome.nelbo is not None:
         print(describe_nelbo(outcome.nelbo, job.source.entropy))
     print(f"{outcome.model} holds the model, {options.out / 'metrics.jsonl'} its course")
@@ -68,7 +73,7 @@ def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_c
     """The recipe of the first argument, with what the other arguments override."""
     if arguments and not arguments[0].startswith("-"):
         path = find_recipe(arguments[0])
-        recipe = read_recipe(path, recipe_class)
+        recipe = _read(arguments[0], path, command, recipe_class)
         values = {field.name: getattr(recipe, field.name) for field in fields(recipe_class)}
         default = options_class(recipe=arguments[0], out=Path("runs") / path.stem, **values)
     elif arguments and arguments[0] in ("-h", "--help"):
@@ -81,3 +86,14 @@ def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_c
         return parse(options_class, arguments, f"multimdm {command}", default=default, config=config)
     except ValidationError as error:
         raise ValueError(explain(error, "options")) from None
+
+
+def _read(name: str, path: Path, command: str, recipe_class: type) -> Any:
+    """The recipe of a file; one of another command is told so, rather than which keys it should not have."""
+    try:
+        return read_recipe(path, recipe_class)
+    except ValueError:
+        other = command_of(read_yaml(path))
+        if other in (None, command):
+            raise
+        raise ValueError(f"{name}: this is a recipe of {other}: multimdm {other} {name}") from None

@@ -13,6 +13,7 @@ import tyro
 
 from multimdm.cli.device import Device, check_device
 from multimdm.cli.parsing import parse
+from multimdm.data.inert import inert, inert_json
 from multimdm.samplers.settings import Sampling
 
 if TYPE_CHECKING:
@@ -111,9 +112,18 @@ def main(arguments: Sequence[str]) -> None:
         text = io.StringIO()
         _write(model, options, samples, text)
         write_text(options.out, text.getvalue())
-    num, length = samples.ids.shape
     where = f"; wrote {options.out}" if options.out is not None else ""
-    print(f"{num} of {length} tokens by {samples.nfe} network calls{where}", file=sys.stderr)
+    print(f"{_account(model, samples)}{where}", file=sys.stderr)
+
+
+def _account(model: "Model", samples: "Samples") -> str:
+    """How much was made of how many calls, and why these are fewer than was asked for."""
+    num, length = samples.ids.shape
+    text = f"{num} text{'s' * (num != 1)} of {length} token{'s' * (length != 1)} by {samples.nfe} network call"
+    text += "s" * (samples.nfe != 1)
+    if model.process is None or samples.sampling is None or samples.nfe >= samples.sampling.num_steps:
+        return text
+    return f"{text}, finished early: nothing was left to do in the rest of {samples.sampling.num_steps} steps"
 
 
 def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
@@ -131,8 +141,7 @@ def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
 def _write(model: "Model", options: Options, samples: "Samples", file: Any) -> None:
     """Texts and grids, or JSON."""
     if options.json:
-        json.dump(_as_data(options, samples), file, ensure_ascii=False)
-        file.write("\n")
+        file.write(inert_json(json.dumps(_as_data(options, samples), ensure_ascii=False)) + "\n")
         return
     from rich.console import Console
 
@@ -140,7 +149,7 @@ def _write(model: "Model", options: Options, samples: "Samples", file: Any) -> N
 
     console = Console(file=file, highlight=False)
     for number, text in enumerate(samples.texts):
-        print(f"[{number + 1}] {text}", file=file)
+        print(f"[{number + 1}] {inert(text)}", file=file)
         if samples.trace is not None:
             print_trace(model, samples.trace, number, console)
 

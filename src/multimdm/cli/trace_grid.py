@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from multimdm.data.inert import inert
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER, Trace
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _cells(model: "Model", trace: Trace, number: int) -> list[list[Text]]:
 
 
 def _short_name(model: "Model", token: int) -> str:
-    name = model.token_name(token).replace("\n", "\\n")
+    name = inert(model.token_name(token)).replace("\n", "\\n")
     return name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…"
 
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from multimdm.lazy import on_demand
+
 if TYPE_CHECKING:
     from multimdm.data.prepared import PreparedData
     from multimdm.data.tales import Tales
@@ -9,12 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedData", "Tales", "Tokenizer"]
 
-
-def __getattr__(name: str) -> object:
-    """Import on demand: `multimdm prepare --help` must not wait for torch."""
-    from importlib import import_module
-
-    modules = {"PreparedData": "prepared", "Tales": "tales", "Tokenizer": "tokenizer"}
-    if name in modules:
-        return getattr(import_module(f"multimdm.data.{modules[name]}"), name)
-    raise AttributeError(f"module 'multimdm.data' has no attribute '{name}'")
+__getattr__ = on_demand(__name__, {"PreparedData": "prepared", "Tales": "tales", "Tokenizer": "tokenizer"})

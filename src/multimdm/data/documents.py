@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from multimdm.data.files import LocalFile, read_blocks
+from multimdm.data.kinds_of_bytes import other_than_text
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,14 @@ def _decode(file: LocalFile, data: bytes, lines_before: int) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = lines_before + data.count(b"\n", 0, error.start) + 1
+        advice = other_than_text(data) or "convert the file, for example with iconv -f LATIN1 -t UTF-8"
         raise ValueError(
-            f"{file.path}, line {line}: byte 0x{data[error.start]:02x} is not valid UTF-8; "
-            "convert the file, for example with iconv -f LATIN1 -t UTF-8"
+            f"{file.path}, line {line}: byte 0x{data[error.start]:02x} is not valid UTF-8; {advice}"
         ) from error
+    if "\0" in text:
+        line = lines_before + text.count("\n", 0, text.index("\0")) + 1
+        advice = other_than_text(data) or "remove it, for example with tr -d '\\000'"
+        raise ValueError(f"{file.path}, line {line}: a NUL byte, which no text has; {advice}")
     return text if lines_before else text.removeprefix("\ufeff")  # the byte-order mark that some editors write
 
 

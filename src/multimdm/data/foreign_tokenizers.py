@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from multimdm.data.inert import reason
 from multimdm.data.smollm2 import NAME as SMOLLM2
 from multimdm.data.smollm2 import smollm2_file
 from multimdm.data.tokenizer import Tokenizer
@@ -103,7 +104,7 @@ def _from_directory(directory: Path) -> Any:
     try:
         return build.from_pretrained(str(directory), **options)
     except Exception as error:  # damaged files make it raise nearly anything
-        raise ValueError(f"--tokenizer {directory}: cannot be read ({_first_line(error)})") from error
+        raise ValueError(f"--tokenizer {directory}: cannot be read ({reason(error)})") from error
 
 
 def _from_gguf(file: Path) -> Any:
@@ -113,8 +114,7 @@ def _from_gguf(file: Path) -> Any:
         return _transformers().AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
     except Exception as error:  # the package has many kinds of failure
         raise ValueError(
-            f"--tokenizer {file}: cannot be read ({_first_line(error)}); GGUF files need gguf: "
-            "pip install 'multimdm[eval]'"
+            f"--tokenizer {file}: cannot be read ({reason(error)}); GGUF files need gguf: pip install 'multimdm[eval]'"
         ) from error
 
 
@@ -137,9 +137,5 @@ def _from_hub(name: str) -> Any:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ValueError(
             f"--tokenizer {name}: neither a directory here nor a tokenizer that the Hugging Face Hub gave "
-            f"({_first_line(error)}); give a directory, bpe:SIZE or chars"
+            f"({reason(error)}); give a directory, bpe:SIZE or chars"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).strip().split("\n")[0]

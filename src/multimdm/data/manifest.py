@@ -3,26 +3,30 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic.dataclasses import dataclass
 
+from multimdm.data.inert import inert, shown
+from multimdm.data.json_files import read_json
 from multimdm.data.packing import Ends
 from multimdm.data.sources import FileStamp
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _STRICT = pydantic.ConfigDict(extra="forbid")
+NonNegative = Annotated[int, pydantic.Field(ge=0, lt=2**48)]
+Positive = Annotated[int, pydantic.Field(gt=0, lt=2**32)]
 
 
 @dataclass(frozen=True, config=_STRICT)
 class Counts:
     """How much there is."""
 
-    documents: int
-    sequences: int
-    tokens: int
+    documents: NonNegative
+    sequences: NonNegative
+    tokens: NonNegative
     """Valid positions, BOS and EOS included."""
     truncated: int
     """Documents of which the end was left out (padded layout)."""
@@ -49,10 +53,10 @@ class Manifest:
     """'train' or 'valid'; None if nothing was held out."""
     layout: Literal["packed", "padded"]
     ends: Ends
-    length: int
-    dtype: str
-    """'<u2' or '<u4', as numpy names them."""
-    vocab_size: int
+    length: Positive
+    dtype: Literal["<u2", "<u4"]
+    """As numpy names them."""
+    vocab_size: Positive
     tokenizer: str
     tokenizer_fingerprint: str
     tokenizer_files_sha256: str | None
@@ -79,19 +83,16 @@ class Manifest:
                 names = " or ".join(str(directory / split) for split in inside)
                 raise ValueError(f"{directory} holds the splits {' and '.join(inside)}; open {names}")
             raise ValueError(f"{directory} holds no prepared data ({NAME} is missing); make it with multimdm prepare")
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path} is not JSON ({error}); prepare the data again") from error
-        version = values.get("format_version") if isinstance(values, dict) else None
+        values = read_json(path, "; prepare the data again")
+        version = values.get("format_version")
         if version != FORMAT_VERSION:
             raise ValueError(
-                f"{path}: format version {version}, but this program reads version {FORMAT_VERSION}; "
+                f"{path}: format version {shown(version)}, but this program reads version {FORMAT_VERSION}; "
                 "prepare the data again"
             )
         try:
             return pydantic.TypeAdapter(cls).validate_python(values)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{path}: field '{field}': {first['msg']}; prepare the data again") from error
+            field = inert(".".join(map(str, first["loc"])))[:80]
+            raise ValueError(f"{path}: field '{field}': {first['msg']}; prepare the data again") from None

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from multimdm.data.encoding import token_dtype
+from multimdm.data.inert import inert
 from multimdm.data.manifest import Manifest
 from multimdm.data.packing import Sequences
 from multimdm.data.tokenizer import Tokenizer
@@ -85,8 +86,9 @@ def verified_manifest(directory: Path) -> Manifest:
             )
     fingerprint = Tokenizer.saved_fingerprint(directory)
     if fingerprint != manifest.tokenizer_fingerprint:
+        theirs = inert(manifest.tokenizer_fingerprint)[:12]
         raise ValueError(
             f"{directory}: its tokenizer files are not those the data were made with (fingerprint "
-            f"{fingerprint[:12]}, the manifest says {manifest.tokenizer_fingerprint[:12]}); prepare the data again"
+            f"{fingerprint[:12]}, the manifest says {theirs}); prepare the data again"
         )
     return manifest

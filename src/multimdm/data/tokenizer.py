@@ -11,12 +11,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from multimdm.data.inert import inert, reason, shown
+from multimdm.data.json_files import parse_json, read_json, read_text
+
 ROLES = ("bos", "eos", "pad", "unk", "mask")
 """Special tokens a tokenizer may have; any may be missing."""
 TURN_ENDS = ("<|eot_id|>", "<|im_end|>")
 """What tokenizers call the end of a turn: LLaDA's (and LLaMA's), and ChatML's."""
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))(?P<word>\w[\w']*)")
 _FILE, _CONFIG, _TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
+_MOST_TOKENS = 2**24
+"""Far above any vocabulary there is."""
+_MOST_BYTES = 2**28
+"""Of a definition."""
 
 
 class Tokenizer:
@@ -47,19 +54,32 @@ class Tokenizer:
         # in its fingerprint.
         self._definition = definition
         self._roles = {role: roles.get(role) for role in ROLES}
+        for role, token in self._roles.items():
+            if token is not None and not isinstance(token, str):
+                raise ValueError(f"tokenizer '{name}': its {role} token must be a text; got {shown(token)}")
+        if chat_template is not None and not isinstance(chat_template, str):
+            raise ValueError(f"tokenizer '{name}': chat_template must be a text; got {shown(chat_template)}")
+        parse_json(definition, f"tokenizer '{name}': tokenizer.json")  # the package aborts at what is too deep
         try:
             self._backend = Backend.from_str(definition)
-        except Exception as error:  # the package raises bare Exceptions
-            raise ValueError(f"tokenizer '{name}': not a readable tokenizer.json ({error})") from error
+        except BaseException as error:  # the package raises bare Exceptions; its panics are not even that
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(f"tokenizer '{name}': not a readable tokenizer.json ({reason(error)})") from None
         self._backend.encode_special_tokens = True
         self._backend.no_padding()
         self._backend.no_truncation()
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        if not vocabulary or max(vocabulary.values()) >= _MOST_TOKENS:
+            raise ValueError(
+                f"tokenizer '{name}': its ids must lie in 0..{_MOST_TOKENS - 1:,}; the largest is "
+                f"{max(vocabulary.values(), default='missing')}"
+            )
         self.vocab_size: int = max(vocabulary.values()) + 1
         """V: the number of clean tokens, special ones included."""
         for role, token in self._roles.items():
             if token is not None and token not in vocabulary:
-                raise ValueError(f"tokenizer '{name}': its {role} token {token!r} is not in its vocabulary")
+                raise ValueError(f"tokenizer '{name}': its {role} token {shown(token)} is not in its vocabulary")
         ids = {role: None if token is None else vocabulary[token] for role, token in self._roles.items()}
         self.bos_id: int | None = ids["bos"]
         self.eos_id: int | None = ids["eos"]
@@ -83,20 +103,42 @@ class Tokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, without special tokens."""
-        if self._sentence_case:
-            texts = [_SENTENCE_START.sub(self._plain_start, text) for text in texts]
+        texts = [self._uncapitalised(text) for text in texts]
         try:
             return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
         except Exception as error:  # the package raises bare Exceptions
             if not str(error).startswith("WordLevel"):
                 raise
             raise ValueError(
-                f"tokenizer '{self.name}' has no token for a word of the text: {self._stranger(texts)!r}"
+                f"tokenizer '{self.name}' has no token for a word of the text: {shown(self._stranger(texts))}"
             ) from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of one text, without special tokens."""
         return self.encode_batch([text])[0]
+
+    def encode_given(self, text: str) -> list[int]:
+        """Ids of what a person wrote; a character that no token stands for is an error, and not lost in silence."""
+        ids = self.encode(text)
+        if (lost := self._lost(text, ids)) is not None:
+            raise ValueError(
+                f"tokenizer '{self.name}' has no token for {lost!r} in the text; leave it out, or write it otherwise"
+            )
+        return ids
+
+    def _lost(self, text: str, ids: list[int]) -> str | None:
+        """The first piece of the text that became the unknown token, or nothing at all."""
+        encoding = self._backend.encode(self._uncapitalised(text), add_special_tokens=False)
+        if self.unk_id is not None and self.unk_id in ids:
+            start, end = encoding.offsets[encoding.ids.index(self.unk_id)]
+            return text[start:end] or text[start : start + 1]
+        covered = bytearray(len(text))
+        for start, end in encoding.offsets:
+            covered[start:end] = b"\1" * (end - start)
+        return next((c for c, seen in zip(text, covered, strict=False) if not seen and not c.isspace()), None)
+
+    def _uncapitalised(self, text: str) -> str:
+        return _SENTENCE_START.sub(self._plain_start, text) if self._sentence_case else text
 
     @property
     def tokens(self) -> list[str | None]:
@@ -168,7 +210,7 @@ class Tokenizer:
         return cls(
             definition,
             _config_roles(config),
-            str(config["multimdm_name"]),
+            inert(str(config["multimdm_name"]))[:200],
             bool(config.get("multimdm_sentence_case")),
             config.get("chat_template") or _template_beside(Path(directory)),
         )
@@ -177,7 +219,7 @@ class Tokenizer:
     def saved_in(directory: str | Path) -> bool:
         """Whether the directory holds a tokenizer that `save` wrote."""
         config = Path(directory) / _CONFIG
-        return config.is_file() and "multimdm_name" in config.read_text(encoding="utf-8")
+        return config.is_file() and "multimdm_name" in read_text(config)
 
     @staticmethod
     def saved_fingerprint(directory: str | Path) -> str:
@@ -194,19 +236,16 @@ def _read(directory: Path) -> tuple[str, dict[str, Any]]:
     for name in (_FILE, _CONFIG):
         if not (directory / name).is_file():
             raise ValueError(f"{directory} holds no saved tokenizer: {name} is missing")
-    try:
-        config = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{directory / _CONFIG} is not JSON ({error})") from error
-    if not isinstance(config, dict) or "multimdm_name" not in config:
+    config = read_json(directory / _CONFIG)
+    if "multimdm_name" not in config:
         raise ValueError(f"{directory} holds a foreign tokenizer; open it with load_tokenizer")
-    return (directory / _FILE).read_text(encoding="utf-8"), config
+    return read_text(directory / _FILE, _MOST_BYTES), config
 
 
 def _template_beside(directory: Path) -> str | None:
     """The chat template where transformers puts it."""
     file = directory / _TEMPLATE
-    return file.read_text(encoding="utf-8") if file.is_file() else None
+    return read_text(file) if file.is_file() else None
 
 
 def _config_roles(config: dict[str, Any]) -> dict[str, str | None]:
@@ -215,4 +254,4 @@ def _config_roles(config: dict[str, Any]) -> dict[str, str | None]:
 
 def _fingerprint(definition: str, roles: Mapping[str, str | None]) -> str:
     ordered = json.dumps([roles[role] for role in ROLES], ensure_ascii=False)
-    return hashlib.sha256(f"{definition}\n{ordered}".encode()).hexdigest()
+    return hashlib.sha256(f"{definition}\n{ordered}".encode(errors="backslashreplace")).hexdigest()

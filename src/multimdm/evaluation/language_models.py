@@ -13,6 +13,7 @@ from multimdm.data.smollm2 import smollm2_file
 from multimdm.evaluation.fingerprints import fingerprint_of_files, fingerprint_of_judge
 from multimdm.evaluation.settings import label_of
 from multimdm.pipeline import Model, load
+from multimdm.pipeline.hub import local_directory
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _KINDS = (
@@ -51,6 +52,7 @@ def find_language_model(name: str, device: torch.device, role: str) -> Found:
             raise ValueError(f"{role} '{name}' is a file, but not a .gguf file; {_KINDS}")
         return Found(path.name, fingerprint_of_files([path]), load_causal_lm(str(path), device, role))
     if path.is_dir():
+        path = local_directory(path)
         label, config, fingerprint = label_of(name), path / "config.json", fingerprint_of_judge(path)
     else:
         label, config = name, _hub_config(name, role)

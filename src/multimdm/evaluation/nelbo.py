@@ -37,6 +37,8 @@ class Nelbo:
     tokens: int
     one_step: bool = False
     """Whether it bounds -log p of a text that is written in one step from quantile noise (`one_step.py`)."""
+    exact: bool = False
+    """Whether it is the negative log-likelihood itself: of an autoregressive model."""
     bound: bool = True
     """Whether it bounds the negative log-likelihood; CANDI's loss, which leaves the Gaussian part out, does not."""
 

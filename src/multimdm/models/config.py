@@ -6,6 +6,10 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 Positive = Annotated[int, Field(gt=0)]
+MaskRows = Literal["copies", "noise", "tokens"]
+"""How the rows of new masks are made."""
+LONGEST = 2**20
+"""Of any sequence: rotary networks have no weights that would bound it."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -21,7 +25,7 @@ class DiTConfig:
     num_heads: Positive = 12
     cond_dim: Positive = 128
     """Width of the time embedding."""
-    max_length: Positive = 1024
+    max_length: Annotated[int, Field(gt=0, le=LONGEST)] = 1024
     """The longest sequence the network is made for."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     conditioning: Literal["sigma", "time", "none"] = "sigma"

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
+
+from multimdm.models.config import LONGEST
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -46,7 +48,7 @@ class LLaDAConfig:
     num_heads: Positive
     num_kv_heads: Positive
     mlp_dim: Positive
-    max_length: Positive
+    max_length: Annotated[int, Field(gt=0, le=LONGEST)]
     rope_theta: Annotated[float, Field(gt=0)] = 500_000.0
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
 
@@ -88,16 +90,20 @@ def with_masks(config: LLaDAConfig, rows: Sequence[int]) -> LLaDAConfig:
 def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None = None) -> LLaDAConfig:
     """Our configuration from the published config.json of a network with one mask; errors name the field."""
     if settings.get("model_type") != "llada":
-        raise ValueError(f"{where}: model_type must be 'llada'; got {settings.get('model_type')!r}")
+        raise ValueError(f"{where}: model_type must be 'llada'; got {str(settings.get('model_type'))[:80]!r}")
     for name, value in _REQUIRED.items():
         if name in settings and settings[name] != value:
-            raise ValueError(f"{where}: {name} must be {value!r}, as in the published networks; got {settings[name]!r}")
+            raise ValueError(
+                f"{where}: {name} must be {value!r}, as in the published networks; got {str(settings[name])[:80]!r}"
+            )
     sizes = {name: _whole(settings, name, where) for name in ("d_model", "n_heads", "n_layers", "vocab_size")}
     # The published code gives the head as many columns as the embedding has rows.
     rows = _whole(settings, "embedding_size", where) if settings.get("embedding_size") else sizes["vocab_size"]
     mask = settings.get("mask_token_id", PUBLISHED_MASK.get(rows)) if mask_id is None else mask_id
-    if not isinstance(mask, int) or not 0 <= mask < rows:
-        raise ValueError(f"{where}: mask_token_id must be an id from 0 to {rows - 1}; got {mask!r}: add it to the file")
+    if not isinstance(mask, int) or isinstance(mask, bool) or not 0 <= mask < rows:
+        raise ValueError(
+            f"{where}: mask_token_id must be an id from 0 to {rows - 1}; got {str(mask)[:80]!r}: add it to the file"
+        )
     heads = sizes["n_heads"]
     try:
         return LLaDAConfig(
@@ -110,13 +116,15 @@ def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None 
             num_kv_heads=_whole(settings, "n_kv_heads", where) if settings.get("n_kv_heads") else heads,
             mlp_dim=_whole(settings, "mlp_hidden_size", where)
             if settings.get("mlp_hidden_size")
-            else int(settings.get("mlp_ratio", 4) * sizes["d_model"]),
+            else int(_number(settings, "mlp_ratio", 4, where) * sizes["d_model"]),
             max_length=_whole(settings, "max_sequence_length", where),
-            rope_theta=float(settings.get("rope_theta", 10_000.0)),
-            norm_eps=float(settings.get("rms_norm_eps", 1e-5)),
+            rope_theta=_number(settings, "rope_theta", 10_000.0, where),
+            norm_eps=_number(settings, "rms_norm_eps", 1e-5, where),
         )
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {field}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 def published(config: LLaDAConfig) -> dict[str, Any]:
@@ -143,5 +151,12 @@ def published(config: LLaDAConfig) -> dict[str, Any]:
 def _whole(settings: Mapping[str, Any], name: str, where: str) -> int:
     value = settings.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{where}: {name} must be a positive integer; got {value!r}")
+        raise ValueError(f"{where}: {name} must be a positive integer; got {str(value)[:80]!r}")
     return value
+
+
+def _number(settings: Mapping[str, Any], name: str, usual: float, where: str) -> float:
+    value = settings.get(name, usual)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
+        raise ValueError(f"{where}: {name} must be a positive number; got {str(value)[:80]!r}")
+    return float(value)

@@ -5,14 +5,9 @@ mean. Noise makes them different. The embeddings of the tokens for which a mask 
 a network that knows its tokens can make something of their mean before it has learnt anything of masks.
 """
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-
-MaskRows = Literal["copies", "noise", "tokens"]
-"""How the rows of new masks are made."""
 
 
 def noise_offsets(copies: Float[Tensor, "M d"], scale: float, seed: int) -> Float[Tensor, "M d"]:

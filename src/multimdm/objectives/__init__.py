@@ -1,16 +1,21 @@
 """What training makes small: the ELBO with its curricula, DUO's relaxation, CANDI, the next token, distillation."""
 
-from multimdm.objectives.base import Batch, Distillation, Objective, Sums
-from multimdm.objectives.candi import Candi
-from multimdm.objectives.consistency import Consistency, ConsistencySettings
-from multimdm.objectives.coupled import Coupled
-from multimdm.objectives.elbo import Elbo
-from multimdm.objectives.next_token import NextToken
-from multimdm.objectives.ramp import Ramp
-from multimdm.objectives.relaxation import Relaxation, RelaxedElbo
-from multimdm.objectives.sdtt import Sdtt, SdttSettings
-from multimdm.objectives.states import Shares
-from multimdm.objectives.times import stratified_times
+from typing import TYPE_CHECKING
+
+from multimdm.lazy import on_demand
+
+if TYPE_CHECKING:
+    from multimdm.objectives.base import Batch, Distillation, Objective, Sums
+    from multimdm.objectives.candi import Candi
+    from multimdm.objectives.consistency import Consistency
+    from multimdm.objectives.coupled import Coupled
+    from multimdm.objectives.elbo import Elbo
+    from multimdm.objectives.next_token import NextToken
+    from multimdm.objectives.ramp import Ramp
+    from multimdm.objectives.relaxation import RelaxedElbo
+    from multimdm.objectives.sdtt import Sdtt
+    from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
+    from multimdm.objectives.times import stratified_times
 
 __all__ = [
     "Batch",
@@ -31,3 +36,26 @@ __all__ = [
     "Sums",
     "stratified_times",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "Batch": "base",
+        "Candi": "candi",
+        "Consistency": "consistency",
+        "ConsistencySettings": "settings",
+        "Coupled": "coupled",
+        "Distillation": "base",
+        "Elbo": "elbo",
+        "NextToken": "next_token",
+        "Objective": "base",
+        "Ramp": "ramp",
+        "Relaxation": "settings",
+        "RelaxedElbo": "relaxation",
+        "Sdtt": "sdtt",
+        "SdttSettings": "settings",
+        "Shares": "settings",
+        "Sums": "base",
+        "stratified_times": "times",
+    },
+)

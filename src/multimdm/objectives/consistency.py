@@ -7,50 +7,22 @@ with growing delta this carries what is known near the data to where sampling be
 from collections.abc import Callable
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int64
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.objectives.base import Batch, Network, Sums, both
-from multimdm.objectives.coupling import Coupling, couple
+from multimdm.objectives.coupling import couple
 from multimdm.objectives.divergence import divergence
 from multimdm.objectives.paths import FreePath, TiedPath, tied_path
-from multimdm.objectives.step_size import Rounds
+from multimdm.objectives.settings import ConsistencySettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import MultiMask, Process, Uniform
 from multimdm.process.anchored import told_of_end
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
-
-VisibleTarget = Literal["skip", "cross_entropy", "smoothed"]
-
-
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
-class ConsistencySettings(Rounds):
-    """The settings of consistency distillation; defaults are the paper's."""
-
-    coupling: Coupling = "gumbel"
-    """What ties x_s to x_t: a shared-Gumbel path, DUO's shared-Gaussian path (for duo; that is DUO-DCD), the forward
-    chain (markov), or nothing but the text (independent); the last two are controls. anchored: the path to x_1, of a
-    model whose noise is tied to the text."""
-    divergence: Literal["reverse_kl", "forward_kl"] = "reverse_kl"
-    """KL(student || teacher), or KL(teacher || student), for which the theorem is."""
-    visible_target: VisibleTarget = "skip"
-    """Where a token is masked at t and visible at s the teacher's prediction is certain, and reverse KL infinite.
-    skip: nothing is learnt there, and pairs along gumbel paths are drawn so that leaving these positions out does not
-    select (`path_revealed_apart`). cross_entropy: -log of the student's probability of the token (the forward KL).
-    smoothed: the divergence from the certain prediction mixed with a little of the uniform one."""
-    smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-3
-    """Of `smoothed`: the share of the uniform distribution."""
-    teacher: Literal["ema", "rounds"] = "ema"
-    """ema: a moving average of the student, after every step. rounds: a copy of the student, at the end of a round."""
-    mu: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    """Decay of the moving average; the paper does not tell it."""
 
 
 @plain_dataclass(frozen=True)

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.paths import tied_path
-from multimdm.objectives.states import Kind, Shares, draw_states
+from multimdm.objectives.settings import Kind, Shares
+from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask
 from multimdm.process.anchored import told_of_end
 

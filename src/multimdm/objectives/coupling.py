@@ -5,18 +5,17 @@ the tie is a choice: one shared path (Gumbel, Gaussian, or anchored in a given x
 nothing but the clean text.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm.objectives.settings import Coupling
 from multimdm.process import Generator, MultiMask, Process
 from multimdm.process.anchored import anchor, anchored_state
 from multimdm.process.checks import require
 from multimdm.process.revealed_apart import path_revealed_apart
-
-Coupling = Literal["gumbel", "gaussian", "markov", "independent", "anchored"]
 
 
 class Pair(NamedTuple):

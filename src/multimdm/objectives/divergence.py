@@ -1,18 +1,15 @@
 """How far a student's distributions are from a teacher's, row by row; the teacher's are constants."""
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from multimdm.objectives.settings import Divergence
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
-
-Divergence = Literal["reverse_kl", "forward_kl", "mse", "tvd"]
-"""reverse_kl: KL(student || teacher), which seeks the teacher's modes; forward_kl: KL(teacher || student), which covers
-them; mse: the squared distance of the probabilities; tvd: half the sum of their absolute differences."""
 
 
 def divergence(kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Tensor, "n V"]) -> Float[Tensor, " n"]:

@@ -10,18 +10,15 @@ that settles on one continuation then does so for every x_1 anew, and variety is
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from itertools import pairwise
-from typing import Annotated
 
 import torch
 from jaxtyping import Bool, Float, Int64
-from pydantic import ConfigDict, Field, model_validator
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums, both
-from multimdm.objectives.divergence import Divergence, divergence
+from multimdm.objectives.divergence import divergence
 from multimdm.objectives.paths import FreePath, TiedPath, path_of
-from multimdm.objectives.step_size import Rounds
+from multimdm.objectives.settings import SdttSettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import MultiMask, Process
 from multimdm.process.checks import require
@@ -31,31 +28,6 @@ _ROWS = 2**23
 """Entries of a chunk of the teacher's probabilities while it draws."""
 _COMPAT_EPSILON = 1e-5
 """The least time of the published code."""
-
-
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
-class SdttSettings(Rounds):
-    """The settings of SDTT; defaults are those of the published code, with its intended times."""
-
-    delta: Annotated[float, Field(gt=0, le=1)] = 2.0**-10
-    """The teacher's step in the first round."""
-    rounds: Annotated[int, Field(ge=1)] = 7
-    growth: Annotated[int, Field(ge=2)] = 2
-    """From round to round; with teacher_steps the student's step becomes the next teacher's."""
-    teacher_steps: Annotated[int, Field(ge=1)] = 2
-    """Reverse steps of the teacher for one of the student."""
-    divergence: Divergence = "reverse_kl"
-    compat: bool = False
-    """The times of the published code, whose interpolation between the first and the last is mistaken."""
-
-    @model_validator(mode="after")
-    def _check_span(self) -> "SdttSettings":
-        if self.last * self.teacher_steps > 1 + 1e-9:
-            raise ValueError(
-                f"{self.teacher_steps} steps of the teacher would take {self.last * self.teacher_steps:g} in the last "
-                f"of {self.rounds} rounds, more than the whole time from 0 to 1; take fewer rounds or a smaller delta"
-            )
-        return self
 
 
 @plain_dataclass(frozen=True)

@@ -5,8 +5,7 @@ leaves hidden what it is least sure of; and one that rewrites looks at a whole d
 of the batch. On top of it, some sequences of every kind have a beginning that is given, as that of a prompt.
 """
 
-from dataclasses import dataclass, fields
-from enum import IntEnum
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -15,70 +14,26 @@ from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.paths import TiedPath
+from multimdm.objectives.settings import Kind, Shares
 from multimdm.process import Streams
-from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
 
-class Kind(IntEnum):
-    """Of a state."""
+def divide(shares: Shares, u: Float64[Tensor, " B"]) -> tuple[Int64[Tensor, " B"], Float64[Tensor, " B"]]:
+    """The kind of every sequence, and its time, by numbers that are spread evenly over (0, 1).
 
-    MASKS = 0
-    """Every position is hidden by itself, with probability 1 - alpha_t."""
-    SUREST = 1
-    """The tokens stand at the positions that the network, seeing noise alone, is surest of; the rest is hidden.
-
-    They are the text's own, not the network's guesses: a sampler never takes back what it has revealed, so that the
-    rest has to fit it, right or wrong. Trained on wrong tokens and what should have stood beside them, a network learns
-    to trust neither."""
-    DRAFTS = 2
-    """The network's guesses from noise stand everywhere, and all are to be predicted again."""
-    AT_ONE = 3
-    """Everything is hidden."""
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Of the batch, for each kind but random masks, which are the rest."""
-
-    at_one: float = 0.25
-    surest: float = 0.0
-    drafts: float = 0.0
-    prompts: float = 0.0
-    """Of the sequences of every kind: those whose beginning is given."""
-
-    def __post_init__(self) -> None:
-        shares = {field.name: getattr(self, field.name) for field in fields(self)}
-        require(
-            min(shares.values()) >= 0 and self.masks >= -1e-9 and self.prompts <= 1,
-            f"the shares at_one, surest and drafts must not exceed 1 together, nor prompts by itself; got "
-            f"{', '.join(f'{name} {share:g}' for name, share in shares.items())}",
-        )
-
-    @property
-    def masks(self) -> float:
-        """The rest."""
-        return 1 - self.at_one - self.surest - self.drafts
-
-    def of(self, kind: Kind) -> float:
-        """The share of a kind."""
-        return max(0.0, getattr(self, kind.name.lower()))
-
-    def divide(self, u: Float64[Tensor, " B"]) -> tuple[Int64[Tensor, " B"], Float64[Tensor, " B"]]:
-        """The kind of every sequence, and its time, by numbers that are spread evenly over (0, 1).
-
-        Numbers within the share of a kind are spread over (0, 1] again; whole drafts are at t = 0, pure noise at 1.
-        """
-        kind, t, first = torch.zeros_like(u, dtype=torch.long), torch.ones_like(u), 0.0
-        for each in Kind:
-            share = self.of(each)
-            here = (u >= first) & (share > 0)
-            kind = torch.where(here, each.value, kind)
-            within = ((u - first) / share).clamp_max(1.0) if share > 0 else t
-            fixed = {Kind.DRAFTS: 0.0, Kind.AT_ONE: 1.0}.get(each)
-            t = torch.where(here, within if fixed is None else torch.full_like(u, fixed), t)
-            first += share
-        return kind, t
+    Numbers within the share of a kind are spread over (0, 1] again; whole drafts are at t = 0, pure noise at 1.
+    """
+    kind, t, first = torch.zeros_like(u, dtype=torch.long), torch.ones_like(u), 0.0
+    for each in Kind:
+        share = shares.of(each)
+        here = (u >= first) & (share > 0)
+        kind = torch.where(here, each.value, kind)
+        within = ((u - first) / share).clamp_max(1.0) if share > 0 else t
+        fixed = {Kind.DRAFTS: 0.0, Kind.AT_ONE: 1.0}.get(each)
+        t = torch.where(here, within if fixed is None else torch.full_like(u, fixed), t)
+        first += share
+    return kind, t
 
 
 @dataclass(frozen=True)
@@ -105,7 +60,7 @@ class _Guess(NamedTuple):
 
 def draw_states(network: Network, path: TiedPath, batch: Batch, shares: Shares) -> States:
     """One state for every sequence of the batch; one more call of the network, without gradient, for its guesses."""
-    kind, t = shares.divide(batch.times.to(batch.ids.device))
+    kind, t = divide(shares, batch.times.to(batch.ids.device))
     free = torch.ones_like(batch.ids, dtype=torch.bool) if batch.valid is None else batch.valid
     x_t, given = path.corrupt(batch, t), None
     if shares.prompts > 0:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-StepSize = Annotated[float, Field(gt=0, le=1)]
+StepSize = Annotated[float, Field(ge=2.0**-30, le=1)]
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
@@ -17,7 +17,7 @@ class Rounds:
     """The step size of the first round."""
     rounds: Annotated[int, Field(ge=1)] = 5
     """Equal parts of training; train.steps must be a multiple."""
-    growth: Annotated[int, Field(ge=2)] = 2
+    growth: Annotated[int, Field(ge=2, le=2**20)] = 2
     """From round to round."""
     schedule: Literal["dyadic", "linear"] = "dyadic"
     """dyadic: constant within a round. linear: growing in every step, to the same size at the end."""

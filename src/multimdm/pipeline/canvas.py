@@ -85,8 +85,8 @@ def encode_gaps(tokenizer: Tokenizer, text: str) -> list[int | None]:
     require(bool(rest), f"text must have a {GAP} where a token is to be made; got {text!r}")
     ids: list[int | None] = []
     for piece in (first, *rest[:-1]):
-        ids += [*tokenizer.encode(_without_joined_space(tokenizer, piece)), None]
-    return [*ids, *tokenizer.encode(rest[-1])]
+        ids += [*tokenizer.encode_given(_without_joined_space(tokenizer, piece)), None]
+    return [*ids, *tokenizer.encode_given(rest[-1])]
 
 
 def _without_joined_space(tokenizer: Tokenizer, piece: str) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 
 from safetensors.torch import save_file
 
+from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import LLaDA
 from multimdm.models.foreign import Kind, export_settings, export_tensors, import_tensors
 from multimdm.models.lora import merge
-from multimdm.pipeline.files import new_directory, read_json, read_lightning, read_safetensors
+from multimdm.pipeline.files import new_directory, read_lightning, read_safetensors
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.model import Model
 from multimdm.pipeline.settings import ForeignSettings

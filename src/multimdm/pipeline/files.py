@@ -1,7 +1,6 @@
 """Files and directories that appear whole or not at all."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multimdm.data.directories import whole_directory
+from multimdm.data.inert import reason
+from multimdm.pipeline.tensor_file import check_tensor_file
 
 
 @contextmanager
@@ -23,19 +24,6 @@ def new_directory(path: Path) -> Iterator[Path]:
         yield partial
 
 
-def read_json(path: Path) -> dict:
-    """A JSON object; errors name the file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} must hold a JSON object; it holds a {type(value).__name__}")
-    return value
-
-
 def sha256_of(path: Path) -> str:
     """Of what a file holds, read in pieces."""
     with path.open("rb") as file:
@@ -44,12 +32,11 @@ def sha256_of(path: Path) -> str:
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; errors name the file."""
-    if not path.exists():
-        raise ValueError(f"{path} is missing")
+    check_tensor_file(path)
     try:
         return load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a safetensors file: {error}") from None
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a safetensors file: {reason(error)}") from None
 
 
 def write_safetensors(tensors: dict[str, Tensor], path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _FILES = ["*.json", "*.safetensors", "chat_template.jinja"]
 """What is fetched, and nothing else: no code, no pickles."""
+_SETTINGS = ("config.json", "masks.json")
+"""One of them is in every checkpoint."""
 _OURS = [
     "config.json",
     "masks.json",
@@ -31,7 +33,8 @@ def local_directory(
     cache_dir: str | Path | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """The path itself if something is there; else the local copy of what has this name on the Hub.
+    """The path itself if something is there (of a run, the model inside it); else the local copy of what has this
+    name on the Hub.
 
     A name is `org/name` or `org/name@revision`, with a branch, a tag or a commit. Only weights and settings are
     fetched: no code of strangers. What was fetched before is used if the Hub does not answer. Private repositories need
@@ -41,7 +44,7 @@ def local_directory(
     if path.exists() or found is None:
         if revision is not None:
             raise ValueError(f"revision is for names on the Hub; {path} is none: leave out {revision!r}")
-        return path
+        return _checked(_inside(path))
     name, named = found["name"], found["revision"]
     if named is not None and revision not in (None, named):
         raise ValueError(f"revision must be that of the name, {named!r}, or left out; got {revision!r}")
@@ -64,6 +67,35 @@ def local_directory(
             f"{path_or_name} is neither a directory here nor a checkpoint that the Hub gives us "
             f"({silence or _reason(error)})"
         ) from None
+
+
+def _inside(path: Path) -> Path:
+    """A run keeps its model in the folder model: whoever names the run means it."""
+    if any((path / name).is_file() for name in _SETTINGS):
+        return path
+    model = path / "model"
+    return model if any((model / name).is_file() for name in _SETTINGS) else path
+
+
+def _checked(directory: Path) -> Path:
+    """Its files must be files, and their own: a link in what a stranger packed may lead anywhere.
+
+    The Hub's cache keeps files in a folder blobs beside its snapshots, with links to them. A directory may itself be
+    reached by a link, which its owner made.
+    """
+    if not directory.is_dir():
+        return directory
+    real = directory.resolve()
+    homes = (real, real.parent.parent / "blobs") if real.parent.name == "snapshots" else (real,)
+    for entry in directory.iterdir():
+        if not any(entry.match(pattern) for pattern in _FILES) or entry.is_dir():
+            continue
+        target = entry.resolve()
+        if entry.is_symlink() and not any(target.is_relative_to(home) for home in homes):
+            raise ValueError(f"{entry} is a link to a place outside of the checkpoint; put the file itself there")
+        if not target.is_file():
+            raise ValueError(f"{entry} is not a file")
+    return directory
 
 
 def push_directory(

@@ -12,19 +12,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from multimdm.data.foreign_tokenizers import saved_tokenizer
+from multimdm.data.inert import shown
+from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_adapter import Adapter
 from multimdm.models.llada_config import LLaDAConfig, published, read_published, with_masks
 from multimdm.models.llada_masks import expand_llada
 from multimdm.models.lora import PROJECTIONS, adapter_tensors, load_adapter
-from multimdm.pipeline.files import read_json, read_safetensors, write_safetensors
+from multimdm.pipeline.files import read_safetensors, write_safetensors
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.mask_settings import MASKS, MaskSettings, describe_masks, dump_masks, parse_masks
+from multimdm.pipeline.settings import in_one_line
 from multimdm.pipeline.shards import SHARD_BYTES, Shards, write_shards
+from multimdm.pipeline.sizes import count_blocks
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
 from multimdm.samplers.advice import SamplingAdvice
@@ -101,6 +106,11 @@ def load_adapter_alone(directory: Path) -> Loaded:
     assert settings.adapter is not None
     tensors = read_safetensors(directory / _ADAPTER)
     base = base_model_config(settings.adapter.base)
+    _check_rank(settings.adapter, tensors, directory)
+    require(
+        settings.vocab_size == base.vocab_size,
+        f"{directory} was made for a vocabulary of {settings.vocab_size} ids; its base has {base.vocab_size}",
+    )
     network = LLaDA(with_masks(base, settings.mask_ids), device="meta")
     load_adapter(network, settings.adapter, {name.removeprefix(_PEFT_PREFIX): x for name, x in tensors.items()})
     return Loaded(network.eval(), settings.process(), saved_tokenizer(directory), settings.lineage, settings.advice)
@@ -157,8 +167,13 @@ def _load_whole(directory: Path, device: torch.device, precision: Precision) -> 
     settings = _mask_settings(directory)
     config, tokenizer = _config(directory, settings), saved_tokenizer(directory)
     _check_vocabulary(tokenizer, config, directory)
-    network = LLaDA(config, device="meta")
+    require(
+        settings is None or settings.vocab_size == config.vocab_size,
+        f"{directory}: {MASKS} speaks of {settings and settings.vocab_size} tokens, config.json of {config.vocab_size}",
+    )
     with Shards(directory) as shards:
+        _check_first(shards, config)
+        network = LLaDA(config, device="meta")
         _check_tensors(shards, network)
         _read_weights(shards, network, device, precision)
     network.to(device)  # what is no weight
@@ -176,17 +191,32 @@ def _read_weights(shards: Shards, network: LLaDA, device: torch.device, precisio
         setattr(network.get_submodule(parent), leaf, nn.Parameter(value.to(device, dtype or value.dtype)))
 
 
+def _check_first(shards: Shards, config: LLaDAConfig) -> None:
+    """The sizes that bound all others, before as much as the outline of a network is made."""
+    where, d = shards.directory, config.hidden_dim
+    blocks = count_blocks(shards, _PREFIX)
+    require(blocks == config.num_blocks, f"{where} has {blocks} blocks; its config.json says {config.num_blocks}")
+    bounds = {"wte.weight": [config.num_rows, d], "blocks.0.ff_proj.weight": [config.mlp_dim, d]}
+    for name, shape in bounds.items():
+        require(_PREFIX + name in set(shards), f"{where} lacks 1 tensors, the first is '{_PREFIX + name}'")
+        _check_shape(shards, _PREFIX + name, shape)
+
+
+def _check_shape(shards: Shards, name: str, shape: list[int]) -> None:
+    found = shards.shape(name)
+    hint = ": the weights are of another vocabulary" if name in _OVER_VOCABULARY else ""
+    require(found == shape, f"{shards.directory}: '{name}' has shape {found}; its config.json says {shape}{hint}")
+
+
 def _check_tensors(shards: Shards, network: LLaDA) -> None:
     """Names and shapes, before any value is read."""
     wanted = {_PREFIX + name: list(weight.shape) for name, weight in network.named_parameters()}
     missing, extra = sorted(wanted.keys() - set(shards)), sorted(set(shards) - wanted.keys())
     where = shards.directory
     require(not missing, f"{where} lacks {len(missing)} tensors, the first is '{(missing or [''])[0]}'")
-    require(not extra, f"{where} has {len(extra)} tensors too many, the first is '{(extra or [''])[0]}'")
+    require(not extra, f"{where} has {len(extra)} tensors too many, the first is {shown((extra or [''])[0])}")
     for name, shape in wanted.items():
-        found = shards.shape(name)
-        hint = ": the weights are of another vocabulary" if name in _OVER_VOCABULARY else ""
-        require(found == shape, f"{where}: '{name}' has shape {found}; its config.json says {shape}{hint}")
+        _check_shape(shards, name, shape)
 
 
 def _check_adapter(
@@ -205,12 +235,23 @@ def _check_adapter(
         config.mask_rows[0] == settings.mask_ids[0],
         f"{directory} was made for the mask {settings.mask_ids[0]}; that of {base} is {config.mask_rows[0]}",
     )
+    assert settings.adapter is not None
+    _check_rank(settings.adapter, tensors, directory)
     rows = next((x for name, x in tensors.items() if name.endswith("trainable_tokens_delta")), None)
     found = 0 if rows is None else len(rows)
     require(
         found == len(settings.mask_ids),
         f"{directory}: {MASKS} speaks of M = {len(settings.mask_ids)} masks, {_ADAPTER} has rows for {found}",
     )
+
+
+def _check_rank(adapter: Adapter, tensors: dict[str, Tensor], directory: Path) -> None:
+    """Before factors of the rank that it says are made."""
+    for name, factor in tensors.items():
+        require(
+            ".lora_A." not in name or (factor.ndim == 2 and len(factor) == adapter.rank),
+            f"{directory}: {MASKS} speaks of rank {adapter.rank}; {shown(name)} has shape {list(factor.shape)}",
+        )
 
 
 def _check_vocabulary(tokenizer: Tokenizer | None, config: LLaDAConfig, directory: Path) -> None:
@@ -230,7 +271,13 @@ def _config(directory: Path, settings: MaskSettings | None) -> LLaDAConfig:
     """Of a network with however many masks."""
     file = directory / "config.json"
     config = read_published(read_json(file), str(file))
-    return config if settings is None else with_masks(config, settings.mask_ids)
+    if settings is None:
+        return config
+    require(bool(settings.mask_ids), f"{directory / MASKS}: mask_ids must name a row for every mask; it names none")
+    try:
+        return with_masks(config, settings.mask_ids)
+    except ValidationError as error:
+        raise ValueError(in_one_line(error, str(directory / MASKS))) from None
 
 
 def _peft_config(adapter: Adapter, config: LLaDAConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 from multimdm.models.llada_adapter import Adapter
 from multimdm.pipeline.settings import read_as
 from multimdm.process import MultiMask, Schedule, modulo
-from multimdm.process.own_mask import Readout
+from multimdm.process.settings import Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 MASKS = "masks.json"

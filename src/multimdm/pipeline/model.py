@@ -12,13 +12,15 @@ from torch import Tensor
 from multimdm.data.chat import chat_ids
 from multimdm.data.directories import whole_directory
 from multimdm.data.foreign_tokenizers import saved_tokenizer
+from multimdm.data.inert import shown
+from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import Backbone, DiT, LLaDA
-from multimdm.models.foreign import Foreign, load_exactly
+from multimdm.models.foreign import Foreign
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
 from multimdm.pipeline.card import CardDetails, model_card
 from multimdm.pipeline.devices import find_device
-from multimdm.pipeline.files import new_directory, read_json, read_safetensors, write_safetensors
+from multimdm.pipeline.files import new_directory, read_safetensors, write_safetensors
 from multimdm.pipeline.generation import Samples, answers_of, check_fit, fill, length_of, settings_of, tokenizer_of
 from multimdm.pipeline.hub import check_repository, local_directory, push_directory
 from multimdm.pipeline.llada import Precision, is_adapter, is_llada, load_adapter_alone, load_llada, save_llada
@@ -30,6 +32,8 @@ from multimdm.pipeline.settings import (
     describe_process,
     parse,
 )
+from multimdm.pipeline.sizes import check_sizes
+from multimdm.pipeline.tensor_file import TensorFile
 from multimdm.process import AnyProcess, MultiMask
 from multimdm.process.checks import check_integer, require
 from multimdm.samplers.advice import SamplingAdvice
@@ -101,7 +105,7 @@ class Model:
         if chat:
             ids = chat_ids(tokenizer, [{"role": "user", "content": prompt}])
         else:
-            ids = [*start_ids(tokenizer, bos), *tokenizer.encode(prompt)]
+            ids = [*start_ids(tokenizer, bos), *tokenizer.encode_given(prompt)]
         if new_tokens is not None:
             require(length is None, f"give length or new_tokens, not both; got {length} and {new_tokens}")
             length = len(ids) + check_integer("new_tokens", new_tokens, 1)
@@ -235,25 +239,35 @@ def load(
         f"precision and base are for LLaDA networks; {directory} is none: leave them out",
     )
     settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
-    tensors = read_safetensors(directory / "model.safetensors")
+    tensors = TensorFile(directory / "model.safetensors")
     strangers = sorted(n for n in tensors if n != _ASSIGNMENT and not n.startswith((_NETWORK, _LEFTOVER)))
     require(
-        not strangers, f"{directory}: model.safetensors has a tensor of unknown purpose, '{(strangers or [''])[0]}'"
+        not strangers,
+        f"{directory}: model.safetensors has a tensor of unknown purpose, {shown((strangers or [''])[0])}",
     )
     _check_fit(settings, directory)
+    check_sizes(settings.network, tensors, _NETWORK)
     network = DiT(settings.network).eval()
-    load_exactly(network, _under(tensors, _NETWORK))
+    with torch.no_grad():
+        for name, weights in network.state_dict().items():
+            weights.copy_(tensors[_NETWORK + name])
     process = None
     if settings.process is not None:
         if settings.process.kind == "multimask":
             require(_ASSIGNMENT in tensors, f"{directory}: model.safetensors lacks '{_ASSIGNMENT}'")
         process = build_process(settings.process, tensors.get(_ASSIGNMENT))
+    tokenizer = saved_tokenizer(directory)
+    require(
+        tokenizer is None or tokenizer.vocab_size <= settings.network.vocab_size,
+        f"{directory}: its tokenizer has {tokenizer and tokenizer.vocab_size} tokens, its network only "
+        f"{settings.network.vocab_size}: it is another one's",
+    )
     model = Model(
         network=network.to(place),
         process=process,
-        tokenizer=saved_tokenizer(directory),
+        tokenizer=tokenizer,
         foreign=settings.foreign,
-        leftover=_under(tensors, _LEFTOVER),
+        leftover={name.removeprefix(_LEFTOVER): tensors[name] for name in tensors if name.startswith(_LEFTOVER)},
         lineage=settings.lineage,
         advice=settings.advice,
         cell_order=_cell_order(directory, settings.network.vocab_size),
@@ -300,6 +314,11 @@ def _check_fit(settings: CheckpointSettings, directory: Path) -> None:
             network.noise_rows == rows,
             f"{directory}: the network has {network.noise_rows} rows for noise; its process needs {rows}",
         )
+        require(
+            process.noise_dim in (None, network.vocab_size, network.hidden_dim),
+            f"{directory}: noise_dim must be V = {network.vocab_size} or the width {network.hidden_dim}; got "
+            f"{process.noise_dim}",
+        )
 
 
 def _check_advice(model: Model, directory: Path) -> None:
@@ -309,7 +328,3 @@ def _check_advice(model: Model, directory: Path) -> None:
             check_fit(model, None, Sampling())
         except ValueError as error:
             raise ValueError(f"{directory}: advice: {error}") from None
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}

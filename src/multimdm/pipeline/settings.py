@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
 
+from multimdm.data.inert import inert, shown
 from multimdm.models import DiTConfig
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
-from multimdm.process.hybrid import USUAL_RANKS
-from multimdm.process.own_mask import Readout
+from multimdm.process.settings import USUAL_RANKS, Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 _STRICT = ConfigDict(extra="forbid")
@@ -142,6 +143,13 @@ def read_as(kind: type[Settings], data: dict[str, Any], where: str) -> Settings:
     try:
         return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{where}: {field or 'the whole'}: {first['msg']}; got {first['input']!r}") from None
+        raise ValueError(in_one_line(error, where)) from None
+
+
+def in_one_line(error: ValidationError, where: str) -> str:
+    """The first complaint: the field, what is wrong with it and, shortened, what it is."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    value = "" if isinstance(first["input"], ArgsKwargs) else f"; got {shown(first['input'])}"
+    return inert(f"{where}: {field[:80] or 'the whole'}: {message}{value}")

@@ -9,7 +9,10 @@ from typing import Any
 import safetensors
 from torch import Tensor
 
-from multimdm.pipeline.files import read_json, write_safetensors
+from multimdm.data.inert import reason, shown
+from multimdm.data.json_files import read_json
+from multimdm.pipeline.files import write_safetensors
+from multimdm.pipeline.tensor_file import check_tensor_file
 from multimdm.process.checks import require
 
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
@@ -29,6 +32,15 @@ class Shards:
         if index.exists():
             where = read_json(index).get("weight_map") or {}
             require(isinstance(where, dict) and bool(where), f"{index} has no 'weight_map' of tensors to files")
+            for file in where.values():  # a path could lead anywhere
+                require(
+                    isinstance(file, str)
+                    and Path(file).name == file
+                    and file.endswith(".safetensors")
+                    and len(file.encode(errors="replace")) < 256
+                    and "\0" not in file,
+                    f"{index}: weight_map must name safetensors files beside it; got {shown(file)}",
+                )
             names = sorted(set(where.values()))
             missing = [name for name in names if not (directory / name).is_file()]
             require(
@@ -38,18 +50,20 @@ class Shards:
             )
         else:
             names = [_SINGLE]
-            require((directory / _SINGLE).is_file(), f"{directory} has neither {_SINGLE} nor {_INDEX}")
+            check_tensor_file(directory / _SINGLE)
         for name in names:
             reader = self._open(directory / name)
             self._readers |= dict.fromkeys(reader.keys(), reader)
         lost = sorted(where.keys() - self._readers.keys())
-        require(not lost, f"{index} names {len(lost)} tensors that no file has, the first is '{(lost or [''])[0]}'")
+        require(
+            not lost, f"{index} names {len(lost)} tensors that no file has, the first is {shown((lost or [''])[0])}"
+        )
 
     def _open(self, path: Path) -> Any:
         try:
             return self._files.enter_context(safetensors.safe_open(path, framework="pt"))
         except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(f"{path} is not a whole safetensors file: {error}; fetch it again") from None
+            raise ValueError(f"{path} is not a whole safetensors file: {reason(error)}; fetch it again") from None
 
     def __enter__(self) -> "Shards":
         return self

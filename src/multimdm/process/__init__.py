@@ -1,28 +1,27 @@
 """The mathematics: schedules, assignments, forward processes, their reversals, losses, couplings, exact draws."""
 
-from multimdm.process.assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
-from multimdm.process.base import Process
-from multimdm.process.checks import debug_checks
-from multimdm.process.designated_entry import DesignatedEntry
-from multimdm.process.draws import Generator, categorical, invert_cdf
-from multimdm.process.expected_rank import expected_rank, sigma_of_rank
-from multimdm.process.gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
-from multimdm.process.gumbel import GumbelNoise
-from multimdm.process.hybrid import AnyProcess, Hybrid, HybridState
-from multimdm.process.mixture import Mixture, NoisyMixture
-from multimdm.process.multimask import MultiMask
-from multimdm.process.relaxation import (
-    RelaxedState,
-    RelaxedTimes,
-    relaxed_state,
-    relaxed_times,
-    sufficient_top,
-)
-from multimdm.process.schedule import BetweenValues, Schedule, ScheduleValues
-from multimdm.process.streams import Streams
-from multimdm.process.terms import LossTerms
-from multimdm.process.times import Time
-from multimdm.process.uniform import Uniform
+from typing import TYPE_CHECKING
+
+from multimdm.lazy import on_demand
+
+if TYPE_CHECKING:
+    from multimdm.process.assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
+    from multimdm.process.base import Process
+    from multimdm.process.checks import debug_checks
+    from multimdm.process.designated_entry import DesignatedEntry
+    from multimdm.process.draws import Generator, categorical, invert_cdf
+    from multimdm.process.gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
+    from multimdm.process.gumbel import GumbelNoise
+    from multimdm.process.hybrid import AnyProcess, Hybrid, HybridState
+    from multimdm.process.mixture import Mixture, NoisyMixture
+    from multimdm.process.multimask import MultiMask
+    from multimdm.process.ranks import expected_rank, sigma_of_rank
+    from multimdm.process.relaxation import RelaxedState, RelaxedTimes, relaxed_state, relaxed_times, sufficient_top
+    from multimdm.process.schedule import BetweenValues, Schedule, ScheduleValues
+    from multimdm.process.streams import Streams
+    from multimdm.process.terms import LossTerms
+    from multimdm.process.times import Time
+    from multimdm.process.uniform import Uniform
 
 __all__ = [
     "AnyProcess",
@@ -61,3 +60,44 @@ __all__ = [
     "signal_of_alpha",
     "sufficient_top",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "AnyProcess": "hybrid",
+        "BetweenValues": "schedule",
+        "DesignatedEntry": "designated_entry",
+        "GaussianNoise": "gaussian",
+        "Generator": "draws",
+        "GumbelNoise": "gumbel",
+        "Hybrid": "hybrid",
+        "HybridState": "hybrid",
+        "LossTerms": "terms",
+        "Mixture": "mixture",
+        "MultiMask": "multimask",
+        "NoisyMixture": "mixture",
+        "Process": "base",
+        "RelaxedState": "relaxation",
+        "RelaxedTimes": "relaxation",
+        "Schedule": "schedule",
+        "ScheduleValues": "schedule",
+        "Streams": "streams",
+        "Time": "times",
+        "Uniform": "uniform",
+        "advise_masks": "assignment",
+        "alpha_of_signal": "gaussian",
+        "categorical": "draws",
+        "clustered": "assignment",
+        "debug_checks": "checks",
+        "expected_rank": "ranks",
+        "frequency_balanced": "assignment",
+        "invert_cdf": "draws",
+        "modulo": "assignment",
+        "random_balanced": "assignment",
+        "relaxed_state": "relaxation",
+        "relaxed_times": "relaxation",
+        "sigma_of_rank": "ranks",
+        "signal_of_alpha": "gaussian",
+        "sufficient_top": "relaxation",
+    },
+)

@@ -2,7 +2,7 @@
 
 At time t a position shows its token with probability alpha_t. If it does not, what is left of the token is the vector
 w = onehot(x_0) + sigma_t eps of R^V, eps standard Gaussian, in which x_0 has an expected rank that grows with t
-(`expected_rank.py`). The network is shown the sum of w_v e(v) over all embeddings, beside that of the mask.
+(`ranks.py`). The network is shown the sum of w_v e(v) over all embeddings, beside that of the mask.
 
 w is never made. It is kept as a few weighted one-hots and the scale of its noise, a form that the sampler's steps keep;
 and since the embeddings have d dimensions, the noise in their sum takes d numbers per position, not V (`NoisyMixture`).
@@ -22,15 +22,14 @@ from torch import Tensor
 from multimdm.process.base import Ids, Process
 from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, require
 from multimdm.process.draws import Generator, uniform
-from multimdm.process.expected_rank import sigma_of_rank
 from multimdm.process.mixture import NoisyMixture
+from multimdm.process.ranks import sigma_of_rank
 from multimdm.process.schedule import Schedule, check_schedule
+from multimdm.process.settings import USUAL_RANKS
 from multimdm.process.times import Time, check_order, check_time, exact_time, per_position
 
 MASK_SHARE = 0.5
 """Of the mask's embedding in what a hidden position shows; the rest is the noisy one-hot's."""
-USUAL_RANKS = (0.01, 0.25)
-"""Expected ranks at t = 0 and t = 1, as CANDI's settings have them."""
 
 
 @dataclass(frozen=True)

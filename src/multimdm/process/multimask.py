@@ -18,11 +18,12 @@ from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.groups import Groups
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
-from multimdm.process.own_mask import Readout, join_logits, join_masses, join_weights, others_factor
+from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor
 from multimdm.process.precision import widened
 from multimdm.process.readout import group_masses
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
+from multimdm.process.settings import Readout
 from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, time_dtype
 

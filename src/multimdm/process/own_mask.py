@@ -9,17 +9,11 @@ exactly: nothing joins. Towards t = 0 the evidence grows without bound; at t = 0
 asks, A is 0 and only the tokens of the mask remain. Their own logits are untouched: nothing infinite is ever added.
 """
 
-from typing import Literal
-
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.process.schedule import ScheduleValues
-
-Readout = Literal["posterior", "context"]
-"""What a network's prediction is taken for: the posterior p(x_0^l | x_t), as in the paper, or what the rest of the
-sequence tells of x_0^l, to which the evidence of x_t^l is joined."""
 
 
 def others_factor(values: ScheduleValues, num_masks: int) -> Float64[Tensor, "..."]:

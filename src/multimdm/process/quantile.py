@@ -28,8 +28,6 @@ from multimdm.process.draws import Generator, invert_cdf, pick, uniform
 Order = Literal["id", "probable"] | Int64[Tensor, " V"]
 """Which cell comes first: that of the smaller id, of the more probable token (equals by id), or of the smaller rank in
 a table with a place for every token."""
-OrderName = Literal["id", "probable", "similar", "neighbours"]
-"""How recipes call them. Two are tables: by a teacher's embeddings, and by the neighbours that tokens have in texts."""
 _MOST_MASKS = 2**20
 
 

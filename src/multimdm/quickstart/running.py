@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from multimdm.data.directories import write_text
+from multimdm.data.json_files import read_json
 from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.plan import Evaluation, Plan, collect, run_tasks, tasks
 from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store, write_json
 from multimdm.evaluation.subject import Subject
-from multimdm.pipeline.files import read_json
 from multimdm.quickstart.stages import Budget, Stage, stages
 from multimdm.report.pareto_figure import save_fronts
 from multimdm.report.quickstart_report import Done, Story, figures, quickstart_report

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from multimdm.data.json_files import read_json
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
-from multimdm.pipeline.files import read_json
 from multimdm.report.formats import INTERVAL, entropy_text, full_text, perplexity_text, share_text
 from multimdm.report.markdown import markdown_table
 

@@ -8,6 +8,7 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.report.distances import chance_text, distances_section
 from multimdm.report.formats import (
     BEST_NOTE,
+    EXACT,
     INTERVAL,
     NO_BOUND,
     NO_TEXT,
@@ -33,7 +34,7 @@ from multimdm.report.likelihoods import likelihood_texts
 from multimdm.report.mask_readings import NOTE as MASKS_NOTE
 from multimdm.report.mask_readings import TITLE as MASKS_TITLE
 from multimdm.report.mask_readings import mask_reading_table
-from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table
+from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table, warning
 from multimdm.report.pareto_figure import pareto_figure, png_data
 from multimdm.report.recalls import NOTE, recall_texts
 from multimdm.report.shortfalls import HEADER as LOSS_HEADER
@@ -42,6 +43,7 @@ from multimdm.report.shortfalls import TITLE as LOSS_TITLE
 from multimdm.report.shortfalls import shortfall_rows
 from multimdm.report.tables import Table, aligned_tables
 from multimdm.report.trajectory_picture import legend, trajectory_picture
+from multimdm.report.weak_judge import weak_judge_text
 
 _NOTES = (
     "GenPPL is exp(negative log-likelihood per token) of the samples as the judge sees them, over all samples; only "
@@ -91,7 +93,9 @@ def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int])
 def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     yield heading("Models" if len(evaluations) > 1 else "Model")
     with_nelbo = any(evaluation.nelbo is not None for evaluation in evaluations)
-    header = ["model", "kind", *(["NELBO (nats per token)", "perplexity at most"] if with_nelbo else [])]
+    exact = any(evaluation.nelbo is not None and evaluation.nelbo.exact for evaluation in evaluations)
+    loss = f"NELBO{f', or {EXACT}' if exact else ''} (nats per token)"
+    header = ["model", "kind", *([loss, "perplexity at most"] if with_nelbo else [])]
     rows = []
     for e in evaluations:
         row = [e.label, e.description]
@@ -99,6 +103,7 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             n = e.nelbo
             bound = perplexity_text(n.perplexity) if n is not None and n.bound else NO_BOUND
             bound += f", {ONE_STEP}" if n is not None and n.one_step else ""
+            bound = f"{bound}, exactly: its {EXACT}" if n is not None and n.exact else bound
             row += [f"{n.total:.4f} ± {n.standard_error:.4f}", bound] if n else [NOTHING] * 2
         rows.append(row)
     yield table("Models", header, rows, "words")
@@ -123,6 +128,9 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         yield paragraph(f"Real text ({real.name}) has entropy {full_text(real.entropy)}, {pooled}{said}.")
     if any(e.measurements for e in evaluations) and all(e.real is None for e in evaluations):
         yield paragraph(NO_TEXT)
+    for e in evaluations:
+        if weak := weak_judge_text(e):
+            yield warning(f"{e.label}: {weak}")
 
 
 def _networks(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:

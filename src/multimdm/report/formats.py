@@ -19,6 +19,8 @@ NO_BOUND = "no bound of the likelihood"
 """Instead of a perplexity, of CANDI's loss."""
 ONE_STEP = "of text that is written in one step"
 """Beside a bound that is no NELBO: that of quantile noise."""
+EXACT = "negative log-likelihood"
+"""What the loss of an autoregressive model is: no bound of it."""
 NO_TEXT = (
     "No held-out text was given (--data), so the entropy of real text and the judge's own score on it are not known."
 )

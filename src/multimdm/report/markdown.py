@@ -1,6 +1,9 @@
 """Tables as Markdown."""
 
+import html
 from collections.abc import Iterable, Iterator, Sequence
+
+from multimdm.data.inert import inert
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -9,6 +12,11 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iter
     yield "|" + "---|" * len(header)
     for row in rows:
         yield _row(row)
+
+
+def inline(text: str) -> str:
+    """A text inside a line: no HTML, no other line, nothing that a terminal obeys."""
+    return html.escape(" ".join(inert(text).split()), quote=False)
 
 
 def _row(cells: Sequence[str]) -> str:

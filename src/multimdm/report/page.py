@@ -1,8 +1,10 @@
 """A page of HTML that stands alone: no script, no font, no picture from elsewhere."""
 
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from multimdm.data.inert import inert
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fcfcfb; --card: #ffffff;
@@ -18,6 +20,8 @@ h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-bottom: .3rem; border-bo
 h3 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
 p { margin: .4rem 0 .8rem; max-width: 46rem; }
 .soft { color: var(--soft); }
+.warning { color: #c1121f; font-weight: 600; }
+@media (prefers-color-scheme: dark) { .warning { color: #ff7b7b; } }
 .scroll { overflow-x: auto; margin: .6rem 0 1rem; border: 1px solid var(--line); border-radius: 8px;
   background: var(--card); }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
@@ -54,6 +58,11 @@ table.trace th { color: var(--soft); font-weight: 400; position: sticky; left: 0
 """
 
 
+def escape(text: str) -> str:
+    """Text as text: no markup, and nothing that turns or hides what stands beside it."""
+    return html.escape(inert(text))
+
+
 @dataclass(frozen=True)
 class Markup:
     """HTML that may be put into a page as it is; everything else is escaped."""
@@ -80,6 +89,11 @@ def heading(text: str, level: int = 2) -> Markup:
 def paragraph(text: str) -> Markup:
     """Plain words; equations such as K = 4 are not broken between lines."""
     return Markup(f'<p class="soft">{escape(text).replace(" = ", "&nbsp;=&nbsp;")}</p>')
+
+
+def warning(text: str) -> Markup:
+    """What must not be overlooked, in red."""
+    return Markup(f'<p class="warning" role="alert">{escape(text)}</p>')
 
 
 def figure_cell(value: str, below: str = "", strong: bool = False) -> Markup:

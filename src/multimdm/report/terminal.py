@@ -1,16 +1,17 @@
 """The figures of an evaluation as tables in the terminal."""
 
-from rich import box
+from rich import box, markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from multimdm.data.inert import inert
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.distances import chance_text
 from multimdm.report.formats import (
+    EXACT,
     INTERVAL,
     NO_BOUND,
     NO_TEXT,
@@ -29,9 +30,15 @@ from multimdm.report.likelihoods import likelihood_texts
 from multimdm.report.mask_readings import mask_reading_text
 from multimdm.report.recalls import recall_texts
 from multimdm.report.shortfalls import HEADER, NOTE, shortfall_rows
+from multimdm.report.weak_judge import weak_judge_text
 
 _WIDTH = 148
 """Of what is not a terminal."""
+
+
+def escape(text: str) -> str:
+    """Text as text: neither rich's markup nor the terminal's own."""
+    return markup.escape(inert(text))
 
 
 def print_evaluation(evaluation: Evaluation) -> None:
@@ -55,13 +62,16 @@ def print_evaluation(evaluation: Evaluation) -> None:
         console.print(escape(f"real text ({real.name}): {entropies}{said}"))
     elif evaluation.measurements:
         console.print(escape(NO_TEXT))
+    if weak := weak_judge_text(evaluation):
+        console.print(Text(inert(weak), style="bold red"))
     nelbo = evaluation.nelbo
     if nelbo is not None:
-        name = f"bound {ONE_STEP}" if nelbo.one_step else "NELBO" if nelbo.bound else "loss"
+        name = f"bound {ONE_STEP}" if nelbo.one_step else EXACT if nelbo.exact else "NELBO" if nelbo.bound else "loss"
         text = f"{name} {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token (± one standard error), "
         if nelbo.one_step:
             text += f"{nelbo.reconstruction:.4f} of the draft + {nelbo.identification:.4f} of its numbers, "
-        text += f"perplexity at most {perplexity_text(nelbo.perplexity)}" if nelbo.bound else NO_BOUND
+        most = "" if nelbo.exact else "at most "
+        text += f"perplexity {most}{perplexity_text(nelbo.perplexity)}" if nelbo.bound else NO_BOUND
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
         console.print(escape(text))

@@ -1,9 +1,7 @@
 """A trajectory as a table of coloured words, as Fig. 1 draws them; signs tell the same as the colours."""
 
-from html import escape
-
 from multimdm.evaluation.trajectory import Trajectory
-from multimdm.report.page import Markup, scrolling
+from multimdm.report.page import Markup, escape, scrolling
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER
 
 _SIGNS = {CLEAN: "", DESIGNATED: "◆", OTHER: "◇"}

@@ -6,6 +6,7 @@ from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.formats import (
+    EXACT,
     NO_BOUND,
     NOTHING,
     ONE_STEP,
@@ -15,7 +16,7 @@ from multimdm.report.formats import (
     ratio_text,
     share_text,
 )
-from multimdm.report.markdown import markdown_table
+from multimdm.report.markdown import inline, markdown_table
 
 
 def variety_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str:
@@ -41,6 +42,7 @@ def nelbo_text(evaluations: Sequence[Evaluation]) -> str:
     rows = []
     for label, nelbo in found:
         note = f" ({ONE_STEP})" if nelbo.one_step else "" if nelbo.bound else f" ({NO_BOUND})"
+        note = f" ({EXACT})" if nelbo.exact else note
         rows.append([label, f"{entropy_text(nelbo.total)} ± {entropy_text(nelbo.standard_error)}{note}"])
     lines = markdown_table(["model", "nats per token on held-out text ± standard error"], rows)
     return "\n".join(["### NELBO", "", *lines]) + "\n"
@@ -58,7 +60,7 @@ def _samples(evaluations: Sequence[Evaluation], shown: set[int]) -> Iterator[str
     for evaluation in evaluations:
         for one in evaluation.aligned:
             if one.measurement.steps in shown:
-                yield f"- {evaluation.label}, K = {one.measurement.steps}: {one.measurement.texts[0]}"
+                yield f"- {evaluation.label}, K = {one.measurement.steps}: {inline(one.measurement.texts[0])}"
 
 
 def _variety(m: Measurement) -> str:

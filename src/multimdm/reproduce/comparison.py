@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multimdm.data.directories import write_text
+from multimdm.data.json_files import read_json
 from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.over_seeds import over_seeds, ratios_over_seeds
 from multimdm.evaluation.perfect_models import is_perfect
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.store import write_json
-from multimdm.pipeline.files import read_json
 from multimdm.report.pareto_figure import save_fronts
 from multimdm.report.reproduction_report import (
     Reproduction,

@@ -5,9 +5,9 @@ from typing import Any
 
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.scale import Run, Scale
-from multimdm.training.building import RECIPES
 from multimdm.training.recipes import find_recipe, parse_recipe, read_yaml
 from multimdm.training.settings import TrainingRecipe
+from multimdm.training.shipped import RECIPES
 
 
 def recipe_of(run: Run, scale: Scale, seed: int, places: Places) -> TrainingRecipe:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from multimdm.data.json_files import read_json
 from multimdm.data.options import PrepareOptions
 from multimdm.data.preparing import prepare
 from multimdm.evaluation.store import write_json
-from multimdm.pipeline.files import read_json
 from multimdm.reproduce.measuring import Measuring
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.recipes import recipe_of

@@ -1,7 +1,8 @@
 """Samplers: one loop, and the steps that it takes. They know processes and any callable network, no network class."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from multimdm.lazy import on_demand
 
 if TYPE_CHECKING:
     from multimdm.samplers.advice import SamplingAdvice, resolve
@@ -42,32 +43,28 @@ __all__ = [
     "time_grid",
 ]
 
-_MODULES = {
-    "Ancestral": "ancestral",
-    "Batch": "batch",
-    "Choice": "clean",
-    "Confidence": "confidence",
-    "Generated": "loop",
-    "LeftToRight": "left_to_right",
-    "Moved": "loop",
-    "Rewrite": "rewrite",
-    "Sampling": "settings",
-    "SamplingAdvice": "advice",
-    "Step": "loop",
-    "Trace": "trace",
-    "draw_clean": "clean",
-    "generate": "loop",
-    "generate_autoregressive": "autoregressive",
-    "generate_candi": "candi",
-    "most_remasked": "corrector",
-    "remask_sample": "corrector",
-    "resolve": "advice",
-    "time_grid": "grid",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import on demand: `multimdm sample --help` reads the settings and must not wait for torch."""
-    if name in _MODULES:
-        return getattr(import_module(f"multimdm.samplers.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'multimdm.samplers' has no attribute '{name}'")
+__getattr__ = on_demand(
+    __name__,
+    {
+        "Ancestral": "ancestral",
+        "Batch": "batch",
+        "Choice": "clean",
+        "Confidence": "confidence",
+        "Generated": "loop",
+        "LeftToRight": "left_to_right",
+        "Moved": "loop",
+        "Rewrite": "rewrite",
+        "Sampling": "settings",
+        "SamplingAdvice": "advice",
+        "Step": "loop",
+        "Trace": "trace",
+        "draw_clean": "clean",
+        "generate": "loop",
+        "generate_autoregressive": "autoregressive",
+        "generate_candi": "candi",
+        "most_remasked": "corrector",
+        "remask_sample": "corrector",
+        "resolve": "advice",
+        "time_grid": "grid",
+    },
+)

@@ -8,6 +8,8 @@ from typing import Literal
 
 Grid = Literal["uniform", "cosine"] | tuple[float | int, ...]
 """A named grid, or the times themselves."""
+_MOST_STEPS = 2**20
+"""As many as the longest sequence has tokens."""
 
 
 def time_grid(grid: Grid | Sequence[float | int], steps: int | None = None) -> tuple[float, ...]:
@@ -22,6 +24,8 @@ def time_grid(grid: Grid | Sequence[float | int], steps: int | None = None) -> t
         raise ValueError(f"grid must be 'uniform', 'cosine' or a list of times from 1 down to 0; got {grid!r}")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be an integer of at least 1; got {steps!r}")
+    if steps > _MOST_STEPS:  # the grid is written out
+        raise ValueError(f"steps must be at most {_MOST_STEPS:,}; got {str(steps)[:80]}")
     if grid == "uniform":
         return tuple((steps - k) / steps for k in range(steps + 1))
     return (*(math.cos(math.pi / 2 * k / steps) for k in range(steps)), 0.0)

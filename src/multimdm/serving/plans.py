@@ -191,7 +191,7 @@ def _prompt_ids(offer: Offer, prompt: str | list[int]) -> list[int]:
 
 def _encode(offer: Offer, text: str, param: str) -> list[int]:
     try:
-        return offer.tokenizer.encode(text)
+        return offer.tokenizer.encode_given(text)
     except ValueError as error:
         raise ApiError(400, f"{param}: {error}", param) from None
 

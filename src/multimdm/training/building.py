@@ -30,7 +30,7 @@ from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
 from multimdm.training.quantile_jobs import open_quantiles
 from multimdm.training.seeds import derive, stage_seed
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
 from multimdm.training.starts import check_fits, own_copy
 
@@ -223,5 +223,3 @@ def _never_in_data(source: Source) -> tuple[int, ...]:
 
 JOBS = {"pretrain": pretrain_job, "adapt": adapt_job, "couple": couple_job, "distill": distill_job}
 """By the command that asks for them."""
-RECIPES = {"pretrain": PretrainRecipe, "adapt": AdaptRecipe, "couple": CoupleRecipe, "distill": DistillRecipe}
-"""What they take."""

@@ -6,8 +6,12 @@ from typing import Any, Protocol, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from multimdm.data.inert import inert
+
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal."""
+_FEW = 4
+"""Steps after which the time left is told; the first is not counted, since it warms up."""
 
 
 @runtime_checkable
@@ -37,7 +41,7 @@ class Display:
     def __init__(self, name: str, step: int, steps: int, quiet: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self._name, self._first, self._steps = name, step, steps
-        self._start = self._last_line = time.monotonic()
+        self._start = self._last_line = self._warm = time.monotonic()
         self._progress: Progress | None = None
         if self._console.is_terminal and not quiet:
             columns = (
@@ -57,6 +61,12 @@ class Display:
         """So many steps are done."""
         if self._progress is not None:
             self._progress.update(self._task, completed=step)
+        if step == self._first + 1:
+            self._warm = time.monotonic()
+        if step == self._first + _FEW and step < self._steps:
+            seconds = (time.monotonic() - self._warm) / (_FEW - 1)
+            left = clock(seconds * (self._steps - step))
+            self.say(f"{self._name}: {seconds:.3g} s per step, about {left} left for {self._steps - step:,} steps")
 
     def show(self, step: int, numbers: dict[str, Any]) -> None:
         """New numbers."""
@@ -72,7 +82,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(text, markup=False)
+        self._console.print(inert(text), markup=False)
 
     def close(self) -> None:
         """Give the terminal back."""

@@ -25,6 +25,7 @@ from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
 from multimdm.training.engine import Engine, like
+from multimdm.training.header import header
 from multimdm.training.pairs import Pairs
 from multimdm.training.parts import Parts
 from multimdm.training.quantile_pairs import Quantiles, quantile_pairs
@@ -129,6 +130,8 @@ class _Run:
         quiet = quiet or not engine.is_main
         self.display = watcher or Display(job.name, self.step, self.train.steps, quiet)
         self.display.advance(self.step)
+        for line in header(job.name, job.model, job.source, job.recipe, engine, self.validated):
+            self.display.say(line)
         if found is not None:
             self.display.say(f"{job.name}: going on from {found.path}")
 
@@ -275,7 +278,7 @@ class _Run:
             process, quantiles = self.job.model.process, self.job.quantiles
             sums = validation_sums(self.engine, process, source, self.parts.of(size), times, quantiles)
             result = NelboSums(self.engine.sum(sums.values)).estimate(process)
-            result = replace(result, one_step=quantiles is not None)
+            result = replace(result, one_step=quantiles is not None, exact=process is None)
         if not record:
             return result
         self._record(

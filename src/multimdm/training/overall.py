@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from multimdm.data.inert import inert
 from multimdm.training.display import SECONDS_BETWEEN_LINES, clock, one_line
 
 
@@ -72,7 +73,7 @@ class Overall:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(text, markup=False)
+        self._console.print(inert(text), markup=False)
 
 
 class StageWatcher:

@@ -9,10 +9,17 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs
 
 import multimdm
+from multimdm.data.inert import inert, shown
+from multimdm.data.json_files import check_plain, read_text
 
 Recipe = TypeVar("Recipe")
+_MOST_BYTES, _MOST_VALUES = 2**20, 10_000
+"""Of a recipe. YAML can name a part and repeat it: a page of text may stand for more than memory holds."""
+_LONGEST_KEY = 80
+"""In an error."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -66,11 +73,16 @@ def read_recipe(path: Path, kind: type[Recipe]) -> Recipe:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The keys and values of a file, as plain data."""
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file: {error}") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        data = yaml.load(read_text(path, _MOST_BYTES), _Loader)
+    except OSError:
+        raise
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply to be a recipe") from None
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path} is not YAML: {error}") from None
+    except Exception as error:  # what a scalar with a tag cannot be made into raises nearly anything
+        raise ValueError(f"{path} is not YAML: {inert(' '.join(str(error).split()))}") from None
+    check_plain(data, str(path), most=_MOST_VALUES)
     if not isinstance(data, dict):
         raise ValueError(f"{path} must hold keys and values; it holds a {type(data).__name__}")
     return data
@@ -81,7 +93,7 @@ def parse_recipe(data: dict[str, Any], kind: type[Recipe], where: str) -> Recipe
     _check_keys(data, kind, where, ())
     try:
         text = json.dumps(data)
-    except TypeError as error:  # YAML has dates and sets
+    except (TypeError, ValueError) as error:  # YAML has dates and sets
         raise ValueError(f"{where}: every value must be a number, text, list or mapping: {error}") from None
     try:
         return TypeAdapter(kind).validate_json(text)  # as JSON, where a list may be a tuple
@@ -101,8 +113,8 @@ def explain(error: ValidationError, where: str) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
         return f"{where}: {key} is missing"
-    value = "" if isinstance(first["input"], dict) else f"; got {first['input']!r}"
-    return f"{where}: {key + ': ' if key else ''}{message}{value}"
+    value = "" if isinstance(first["input"], dict | ArgsKwargs) else f"; got {shown(first['input'])}"
+    return inert(f"{where}: {key + ': ' if key else ''}{message}{value}")
 
 
 def _check_keys(data: dict[str, Any], kind: Any, where: str, path: tuple[str, ...]) -> None:
@@ -110,8 +122,9 @@ def _check_keys(data: dict[str, Any], kind: Any, where: str, path: tuple[str, ..
     known = {field.name: _settings_class(field.type) for field in fields(kind)}
     for key, value in data.items():
         if key not in known:
-            full = ".".join((*path, str(key)))
-            raise ValueError(f"{where}: there is no key '{full}'; {_nearest(str(key), known, path)}")
+            full = inert(".".join((*path, str(key))))[:_LONGEST_KEY]
+            near = _nearest(str(key)[:_LONGEST_KEY], known, path)
+            raise ValueError(f"{where}: there is no key '{full}'; {near}")
         if isinstance(value, dict) and known[key] is not None:
             _check_keys(value, known[key], where, (*path, key))
 

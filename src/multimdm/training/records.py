@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from multimdm.data.directories import write_text
+from multimdm.data.inert import inert
 from multimdm.training.settings import LogSettings
 
 METRICS = "metrics.jsonl"
@@ -43,7 +44,8 @@ class Records:
                 if isinstance(value, int | float):
                     self._board.add_scalar(f"{kind}/{key}", value, step)
                 elif key == "texts":
-                    self._board.add_text(kind, "\n\n".join(value), step)
+                    # As code: TensorBoard reads Markdown.
+                    self._board.add_text(kind, "\n\n".join(_as_code(text) for text in value), step)
         if self._wandb is not None:
             numbers = {f"{kind}/{key}": value for key, value in values.items() if isinstance(value, int | float)}
             self._wandb.log({**numbers, "step": step})
@@ -56,6 +58,10 @@ class Records:
             self._board.close()
         if self._wandb is not None:
             self._wandb.finish()
+
+
+def _as_code(text: str) -> str:
+    return "\n".join(f"    {line}" for line in inert(text).split("\n"))
 
 
 def read_records(out: Path, kind: str) -> list[dict[str, Any]]:

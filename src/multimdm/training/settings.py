@@ -5,17 +5,11 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from multimdm.models.config import SIZES
-from multimdm.models.mask_rows import MaskRows
-from multimdm.objectives.consistency import ConsistencySettings
+from multimdm.models.config import SIZES, MaskRows
 from multimdm.objectives.ramp import Ramp
-from multimdm.objectives.relaxation import Relaxation
-from multimdm.objectives.sdtt import SdttSettings
-from multimdm.objectives.states import Shares
+from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
 from multimdm.objectives.step_size import Rounds
-from multimdm.process.hybrid import USUAL_RANKS
-from multimdm.process.own_mask import Readout
-from multimdm.process.quantile import OrderName
+from multimdm.process.settings import USUAL_RANKS, OrderName, Readout
 from multimdm.samplers.advice import SamplingAdvice
 
 STRICT = ConfigDict(extra="forbid", strict=True)

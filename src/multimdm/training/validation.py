@@ -56,7 +56,8 @@ def describe_nelbo(result: Nelbo, entropy: float | None) -> str:
             f"({result.reconstruction:.4f} of the draft + {result.identification:.4f} of the numbers)"
             + ("" if entropy is None else f"; the entropy is {entropy:.4f}")
         )
-    text = f"validation NELBO {result.total:.4f} ± {result.standard_error:.4f} nats/token"
+    name = "negative log-likelihood" if result.exact else "NELBO"
+    text = f"validation {name} {result.total:.4f} ± {result.standard_error:.4f} nats/token"
     if result.identification:
         text += f" ({result.reconstruction:.4f} + {result.identification:.4f})"
     text += f", perplexity {result.perplexity:.3f}"

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from multimdm.process.quantile import Cells, Order, OrderName, check_possible, neighbour_laws, similarity_order
+from multimdm.process.quantile import Cells, Order, check_possible, neighbour_laws, similarity_order
+from multimdm.process.settings import OrderName
 
 
 @runtime_checkable

@@ -1,0 +1,103 @@
+"""The flags of every command, read off its options: what a shell completes."""
+
+import ast
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from tyro.conf import Positional
+
+RECIPE_COMMANDS = ("pretrain", "adapt", "couple", "distill")
+"""Their flags have the sections of a recipe in front, and a twin that says no."""
+_TWINS = RECIPE_COMMANDS
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One of a command."""
+
+    name: str
+    """As it is typed, from -- on; of a positional argument its plain name."""
+    values: tuple[str, ...] = ()
+    """What may follow, if that is one of a few words."""
+    takes: Literal["nothing", "words", "path", "other"] = "other"
+    """What follows."""
+    help: str = ""
+
+    @property
+    def positional(self) -> bool:
+        """Whether it has no name on the command line."""
+        return not self.name.startswith("-")
+
+
+def flags_of(command: str) -> list[Flag]:
+    """All of a command, with those of sections that a recipe may leave out."""
+    module = importlib.import_module(f"multimdm.cli.{command}_" if iskeyword(command) else f"multimdm.cli.{command}")
+    found = list(_walk(module.Options, "", command in RECIPE_COMMANDS, command in _TWINS))
+    return [*found, Flag("--help", takes="nothing", help="Show this help message and exit.")]
+
+
+def _walk(kind: Any, prefix: str, sections: bool, twins: bool) -> Iterator[Flag]:
+    hints, texts = get_type_hints(kind, include_extras=True), _texts(kind)
+    for field in fields(kind):
+        annotation = hints[field.name]
+        plain, extras = (annotation.__origin__, annotation.__metadata__) if _annotated(annotation) else (annotation, ())
+        inner = next((part for part in (plain, *get_args(plain)) if is_dataclass(part)), None)
+        dashed = field.name.replace("_", "-")
+        if inner is not None:
+            yield from _walk(inner, f"{prefix}{dashed}." if sections else prefix, sections, twins)
+            continue
+        text = texts.get(field.name) or next((x.help for x in extras if getattr(x, "help", None)), "")
+        values = tuple(_words(plain))
+        if Positional in extras:
+            yield Flag(field.name, values, "words" if values else "path" if _path(plain) else "other", text)
+        elif plain is bool:
+            yield Flag(f"--{prefix}{dashed}", takes="nothing", help=text)
+            if twins and field.default is not MISSING:
+                yield Flag(f"--{prefix}no-{dashed}", takes="nothing", help=text)
+        else:
+            yield Flag(f"--{prefix}{dashed}", values, "words" if values else "path" if _path(plain) else "other", text)
+
+
+def _annotated(annotation: Any) -> bool:
+    return hasattr(annotation, "__metadata__")
+
+
+def _words(annotation: Any) -> Iterator[str]:
+    """The words of a Literal, also inside a union."""
+    if get_origin(annotation) is Literal:
+        yield from map(str, get_args(annotation))
+    elif not _annotated(annotation):
+        for part in get_args(annotation):
+            yield from _words(part)
+
+
+def _path(annotation: Any) -> bool:
+    return Path in (annotation, *get_args(annotation))
+
+
+@cache
+def _texts(kind: type) -> dict[str, str]:
+    """The first sentence of the text below every field, those of parents included."""
+    found: dict[str, str] = {}
+    for parent in reversed(kind.__mro__):
+        if not is_dataclass(parent):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(parent))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for before, after in zip(body.body, body.body[1:], strict=False):
+            if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
+                found[before.target.id] = " ".join(_string(after).split()).split(". ")[0].rstrip(".")
+    return found
+
+
+def _string(node: ast.stmt) -> str:
+    """The text that a statement is; "" if it is none."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""

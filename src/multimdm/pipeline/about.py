@@ -1,0 +1,68 @@
+"""All that is to be told of a model, under headings."""
+
+from dataclasses import asdict
+from typing import Any
+
+from multimdm.models import Backbone, DiT
+from multimdm.pipeline.description import kind_of, size_of
+from multimdm.pipeline.model import Model
+from multimdm.process import MultiMask
+from multimdm.samplers.advice import resolve
+from multimdm.samplers.settings import Sampling
+
+
+def describe(model: Model) -> dict[str, str | list[str]]:
+    """Headings and what is to be said under them, of a model as `multimdm.load` gives it."""
+    network, process, tokenizer = model.network, model.process, model.tokenizer
+    lines: dict[str, str | list[str]] = {"kind": kind_of(process), "network": _network(network)}
+    if process is not None:
+        schedule = process.schedule
+        words = [f"{type(process).__name__}, V = {process.vocab_size:,}"]
+        if isinstance(process, MultiMask):
+            words += [f"M = {process.num_masks}", f"rho = {schedule.rho:g}"]
+            if process.tied_noise:
+                words.append("noise tied to the text" + (" and shown" if process.noise_shown else ""))
+        lines["process"] = ", ".join([*words, f"alpha {schedule.kind}"])
+    if tokenizer is None:
+        lines["tokenizer"] = "none: import the checkpoint with --tokenizer NAME to have texts instead of ids"
+    else:
+        lines["tokenizer"] = f"{tokenizer.name}, {tokenizer.vocab_size:,} tokens, {tokenizer.fingerprint[:12]}"
+    lines["lineage"] = [_step(step) for step in model.lineage] or ["unknown"]
+    lines["sampling"] = _sampling(model)
+    return lines
+
+
+def _network(network: Backbone) -> str:
+    config = network.config
+    heads = f"{config.num_heads} heads, up to {config.max_length:,} tokens"
+    dtypes = sorted({str(weights.dtype).removeprefix("torch.") for weights in network.parameters()})
+    if not isinstance(network, DiT):
+        return f"LLaDA: {size_of(network)} in {', '.join(dtypes)}; {heads}"
+    sees = {"none": "sees nothing of t", "sigma": "sees sigma(t)", "time": "sees t"}[network.config.conditioning]
+    return f"DiT: {size_of(network)} in {', '.join(dtypes)}; {heads}; {sees}"
+
+
+def _step(step: dict[str, Any]) -> str:
+    """One step of a lineage: a run with its recipe, or an import."""
+    if "command" not in step:
+        return ", ".join(f"{name} {value}" for name, value in step.items())
+    recipe = step.get("recipe", {})
+    data, train = recipe.get("data", {}), recipe.get("train", {})
+    words = [f"{step['command']} {step.get('name', '')}: {step.get('steps', 0):,} steps"]
+    if "batch_size" in train:
+        words.append(f"batch {train['batch_size']}")
+    if "kind" in data:
+        words.append(f"data {data.get('path') or data['kind']}")
+    if "init" in recipe:
+        words.append(f"from {recipe['init']}")
+    return ", ".join(words)
+
+
+def _sampling(model: Model) -> list[str]:
+    """What happens to who says nothing, and who said so."""
+    if model.process is None:
+        return ["token by token, from left to right"]
+    resolved = asdict(resolve(Sampling(), model.advice))
+    advised = {} if model.advice is None else {k: v for k, v in asdict(model.advice).items() if v is not None}
+    names = [name for name in ("order", "steps", "temperature", "grid", "threshold") if resolved[name] is not None]
+    return [f"{name} {resolved[name]} ({'advised' if name in advised else 'as usual'})" for name in names]

@@ -1,0 +1,12 @@
+"""What recipes and checkpoints say of processes. Imports no torch, so that the help of training commands is quick."""
+
+from typing import Literal
+
+USUAL_RANKS = (0.01, 0.25)
+"""Of hybrid processes: expected ranks at t = 0 and t = 1, as CANDI's settings have them."""
+OrderName = Literal["id", "probable", "similar", "neighbours"]
+"""How recipes call the orders of quantile noise. Two are tables: by a teacher's embeddings, and by the neighbours that
+tokens have in texts."""
+Readout = Literal["posterior", "context"]
+"""What a network's prediction is taken for: the posterior p(x_0^l | x_t), as in the paper, or what the rest of the
+sequence tells of x_0^l, to which the evidence of x_t^l is joined."""
