@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import torch
 
+from multimdm.data.json_files import read_json
 from multimdm.models import Backbone, DiT, DiTConfig, LLaDA
 from multimdm.models.expand import expand_masks, gate_time, look_both_ways, show_noise, with_dropout
 from multimdm.models.llada_adapter import Adapter
 from multimdm.models.llada_masks import expand_llada
 from multimdm.models.lora import attach
 from multimdm.objectives import Consistency, Coupled, Distillation, Elbo, Objective, Sdtt
-from multimdm.pipeline.files import read_json
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import base_model_config, is_adapter, is_llada
 from multimdm.pipeline.settings import build_process, parse
