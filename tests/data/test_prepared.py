@@ -47,7 +47,7 @@ def test_what_is_written_is_read(tmp_path_factory, data):
         layout="padded",
         ends="none",
         length=L,
-        dtype=writer.dtype.str,
+        dtype=writer.dtype_name,
         vocab_size=V,
         tokenizer="chars",
         tokenizer_fingerprint=TOKENIZER.fingerprint,

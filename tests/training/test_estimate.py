@@ -11,13 +11,14 @@ from multimdm.models import DiT, DiTConfig, LLaDA, LLaDAConfig
 from multimdm.models import head as heads
 from multimdm.objectives import Batch, Distillation, Elbo, Relaxation, RelaxedElbo
 from multimdm.process import MultiMask, Streams, Uniform
-from multimdm.training.building import JOBS, RECIPES
+from multimdm.training.building import JOBS
 from multimdm.training.counting import Memory, arithmetic, without_contents
 from multimdm.training.estimate import activations, estimate
 from multimdm.training.loop import Job
 from multimdm.training.outline import Outline, Start, Texts, outline, read_start
 from multimdm.training.recipes import find_recipe, parse_recipe, read_recipe
 from multimdm.training.settings import TrainSettings
+from multimdm.training.shipped import RECIPES
 from support.runs import tiny, tiny_distillation, tiny_starts
 
 SMALL = {"network": {"dropout": 0.0}}

@@ -56,7 +56,7 @@ class SplitWriter:
             layout=options.layout,
             ends=options.ends,
             length=options.length,
-            dtype=writer.dtype.str,
+            dtype=writer.dtype_name,
             vocab_size=tokenizer.vocab_size,
             tokenizer=tokenizer.name,
             tokenizer_fingerprint=tokenizer.fingerprint,

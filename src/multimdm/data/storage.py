@@ -9,6 +9,7 @@ cells/       where a teacher has the numbers of the tokens, if it was asked (`ce
 
 import hashlib
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -46,6 +47,11 @@ class SequenceWriter:
     def __exit__(self, *_: object) -> None:
         self._tokens.close()
         self._lengths.close()
+
+    @property
+    def dtype_name(self) -> Literal["<u2", "<u4"]:
+        """The type of the tokens, as the manifest has it."""
+        return "<u2" if self.dtype.itemsize == 2 else "<u4"
 
     def write(self, sequences: Sequences) -> None:
         """Append a block."""
