@@ -3,6 +3,7 @@
 from multimdm.objectives.base import Batch, Distillation, Objective, Sums
 from multimdm.objectives.candi import Candi
 from multimdm.objectives.consistency import Consistency, ConsistencySettings
+from multimdm.objectives.context import Context, ContextSettings
 from multimdm.objectives.coupled import Coupled
 from multimdm.objectives.elbo import Elbo
 from multimdm.objectives.next_token import NextToken
@@ -10,6 +11,7 @@ from multimdm.objectives.ramp import Ramp
 from multimdm.objectives.relaxation import Relaxation, RelaxedElbo
 from multimdm.objectives.sdtt import Sdtt, SdttSettings
 from multimdm.objectives.states import Shares
+from multimdm.objectives.time_density import TimeSettings
 from multimdm.objectives.times import stratified_times
 
 __all__ = [
@@ -17,6 +19,8 @@ __all__ = [
     "Candi",
     "Consistency",
     "ConsistencySettings",
+    "Context",
+    "ContextSettings",
     "Coupled",
     "Distillation",
     "Elbo",
@@ -29,5 +33,6 @@ __all__ = [
     "SdttSettings",
     "Shares",
     "Sums",
+    "TimeSettings",
     "stratified_times",
 ]

@@ -23,6 +23,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Schedule, Uniform
 from multimdm.process.checks import require
+from multimdm.training.contexts import context_of
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.llada_jobs import adapt_llada_job, pretrain_llada
 from multimdm.training.loop import Job
@@ -39,7 +40,7 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     source = open_source(recipe.data, recipe.train.seed)
     if recipe.network.architecture == "llada":
         model = pretrain_llada(recipe, source)
-        return Job(name, "pretrain", model, _objective(recipe, model.process, 0), source, recipe)
+        return Job(name, "pretrain", model, _objective(recipe, model.process, source), source, recipe)
     V = source.tokenizer.vocab_size
     process = _process(recipe, source)
     num_masks = 1 if process is None else process.num_masks  # an autoregressive network has a start symbol
@@ -68,7 +69,7 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     if recipe.network.copying_start:
         start_copying(network)
     model = Model(network, process, source.tokenizer)
-    return Job(name, "pretrain", model, _objective(recipe, process, V), source, recipe)
+    return Job(name, "pretrain", model, _objective(recipe, process, source), source, recipe)
 
 
 def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
@@ -96,7 +97,8 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
     if recipe.dropout is not None:
         network = with_dropout(network, recipe.dropout)
     model = Model(network, process, source.tokenizer, lineage=start.lineage)
-    return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
+    context = context_of(recipe.context, source, process.vocab_size)
+    return Job(name, "adapt", model, Elbo(process, recipe.identification, context), source, recipe)
 
 
 def _with_mask_rows(recipe: AdaptRecipe, network: DiT, process: MultiMask) -> DiT:
@@ -119,11 +121,12 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
     check_fits(start, recipe.init, source)
     _check_tie(recipe, start)
     teacher = own_copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)
+    context = context_of(recipe.context, source, start.process.vocab_size)
     if recipe.consistency is not None:
-        objective = Consistency(start.process, recipe.consistency)
+        objective = Consistency(start.process, recipe.consistency, context=context)
     else:
         assert recipe.sdtt is not None
-        objective = Sdtt(start.process, recipe.sdtt)
+        objective = Sdtt(start.process, recipe.sdtt, context=context)
     network = start.network
     if recipe.dropout is not None:
         if not isinstance(network, DiT):
@@ -181,14 +184,14 @@ def _process(recipe: PretrainRecipe, source: Source) -> AnyProcess | None:
     return multi_mask(recipe.process, num_masks, source, recipe.train.seed)
 
 
-def _objective(recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int) -> Objective:
+def _objective(recipe: PretrainRecipe, process: AnyProcess | None, source: Source) -> Objective:
     if process is None:
-        return NextToken(vocab_size)
+        return NextToken(source.tokenizer.vocab_size)
     if isinstance(process, Hybrid):
         return Candi(process)
     if recipe.relaxation is not None and isinstance(process, Uniform):
         return RelaxedElbo(process, recipe.relaxation)
-    return Elbo(process, recipe.identification)
+    return Elbo(process, recipe.identification, context_of(recipe.context, source, process.vocab_size))
 
 
 def _conditioning(recipe: PretrainRecipe) -> Literal["sigma", "time", "none"]:

@@ -210,18 +210,19 @@ class _Run:
         """This rank's parts of the step's global batch."""
         device, first_of_step = self.engine.device, self.step * self.train.batch_size
         generator = torch.Generator().manual_seed(derive(self.seed, "times", self.step))
-        times = stratified_times(self.train.batch_size, generator)
+        drawn = self.train.times.draw(stratified_times(self.train.batch_size, generator))
         for part in self.parts:
             example, noise = self._texts(first_of_step + part.start, len(part))
             yield (
                 example,
                 Batch(
                     *example.on(device),
-                    times=times[part.start : part.stop],
+                    times=drawn.times[part.start : part.stop],
                     generator=Streams.spawn(derive(self.seed, "noise"), len(part), first_of_step + part.start),
                     step=self.step,
                     steps=self.train.steps,
                     noise=noise,
+                    weight=None if drawn.weight is None else drawn.weight[part.start : part.stop],
                 ),
             )
 
