@@ -89,7 +89,7 @@ def test_a_law_on_few_tokens_gives_no_others():
     law = torch.zeros(V, dtype=torch.float64)
     law[[4, 9]] = torch.tensor([1e-12, 1e9], dtype=torch.float64)
     given = batch(num=500)
-    found = mistakes(Context(ContextSettings(share=1.0, sequences=1.0), law), given, state(given))
+    found = mistakes(Context(ContextSettings(by="uniform", share=1.0, sequences=1.0), law), given, state(given))
     assert set(found.tokens.unique().tolist()) <= {4, 9}
 
 
@@ -317,7 +317,8 @@ def test_sdtt_goes_on_from_a_state_with_mistakes(context):
     [
         (lambda: Context(ContextSettings(by="own"), EVEN), "law must be given unless context.by is own.*was given"),
         (lambda: Context(ContextSettings(by="marginal")), "by is marginal, and the law is missing"),
-        (lambda: Context(ContextSettings(), 0 * EVEN), "not all 0"),
+        (lambda: Context(ContextSettings(by="uniform"), 0 * EVEN), "not all 0"),
+        (lambda: Context(ContextSettings()), "context.by is none"),
         (lambda: Elbo(MultiMask(V - 1), context=KINDS["uniform"]), f"law must have {V - 1} weights.*got {V}"),
         (lambda: Elbo(Uniform(V), context=KINDS["own"]), "context is for masked processes"),
         (lambda: Sdtt(Uniform(V), SdttSettings(), None, KINDS["own"]), "context is for masked processes"),
@@ -332,10 +333,12 @@ def test_what_does_not_go_together_is_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize("wrong", [{"share": 1.1}, {"share": -0.1}, {"sequences": 2.0}, {"by": "noise"}, {"many": 1}])
+@pytest.mark.parametrize(
+    "wrong", [{"share": 1.1}, {"share": -0.1}, {"sequences": 2.0}, {"share": 0.2}, {"by": "noise"}, {"many": 1}]
+)
 def test_bad_settings(wrong):
     with pytest.raises(ValidationError):
-        ContextSettings(**wrong)
+        ContextSettings(**({} if wrong == {"share": 0.2} else {"by": "uniform"}) | wrong)
 
 
 def test_the_batch_is_left_alone():

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
@@ -23,20 +23,32 @@ from multimdm.process.checks import require
 from multimdm.process.draws import invert_cdf
 from multimdm.process.precision import widened
 
+_SHARE, _SEQUENCES = 0.1, 0.5
+"""Unless given."""
+
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class ContextSettings:
     """Mistakes in the contexts of training."""
 
-    by: Literal["uniform", "marginal", "own"] = "uniform"
-    """What stands in place of a token. uniform: any token, all alike. marginal: any token, as often as the data have
-    it. own: what the network draws there in a step of its sampler from a later time, which costs another call, without
-    gradient: states that its sampler visits."""
-    share: Share = 0.1
+    by: Literal["none", "uniform", "marginal", "own"] = "none"
+    """What stands in place of a token. none: the token; there are no mistakes. uniform: any token, all alike. marginal:
+    any token, as often as the data have it. own: what the network draws there in a step of its sampler from a later
+    time, which costs another call, without gradient: states that its sampler visits."""
+    share: Share = _SHARE
     """Of the visible tokens of a sequence with mistakes: those that are replaced, by a token that may be the same. Of
     own, it says how long the step is: the time that it comes from has so much less of the text."""
-    sequences: Share = 0.5
+    sequences: Share = _SEQUENCES
     """Of the sequences: those with mistakes."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "ContextSettings":
+        if self.by == "none" and (self.share, self.sequences) != (_SHARE, _SEQUENCES):
+            raise ValueError(
+                f"by must be uniform, marginal or own where a share of mistakes is given; got none with share "
+                f"{self.share:g} and sequences {self.sequences:g}"
+            )
+        return self
 
 
 class Mistakes(NamedTuple):
@@ -58,6 +70,7 @@ class Context:
     law: Float64[Tensor, " V"] | None = None
 
     def __post_init__(self) -> None:
+        require(self.settings.by != "none", "context.by is none: an objective without mistakes has no context")
         require(
             (self.law is None) == (self.settings.by == "own"),
             f"law must be given unless context.by is own; by is {self.settings.by}, and the law "

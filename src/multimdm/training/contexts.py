@@ -7,9 +7,9 @@ from multimdm.objectives import Context, ContextSettings
 from multimdm.training.sources import Source
 
 
-def context_of(settings: ContextSettings | None, source: Source, vocab_size: int) -> Context | None:
+def context_of(settings: ContextSettings, source: Source, vocab_size: int) -> Context | None:
     """Over the tokens of the data, which come first in the vocabulary of the process."""
-    if settings is None:
+    if settings.by == "none":
         return None
     if settings.by == "own":
         return Context(settings)

@@ -212,12 +212,12 @@ class PretrainRecipe(TrainingRecipe):
     identification: Ramp = Ramp()
     relaxation: Relaxation | None = None
     """Duo's curriculum; without it, duo is trained on its NELBO from the start."""
-    context: ContextSettings | None = None
-    """Of mdlm and multimdm: mistakes in what the network is shown; without it, there are none."""
+    context: ContextSettings = ContextSettings()
+    """Of mdlm and multimdm: mistakes in what the network is shown."""
 
     @model_validator(mode="after")
     def _check(self) -> "PretrainRecipe":
-        if self.context is not None and self.system not in ("mdlm", "multimdm"):
+        if self.context.by != "none" and self.system not in ("mdlm", "multimdm"):
             raise ValueError(f"context is for masked systems, mdlm and multimdm; the system is {self.system}")
         if self.train.times != TimeSettings() and self.system == "ar":
             raise ValueError("train.times is for diffusion; the system is ar, which has no times")
@@ -268,8 +268,8 @@ class AdaptRecipe(TrainingRecipe):
     """Of noise and tokens: how large what is added is beside the entries of the mask's row; 0.1 unless given."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
-    context: ContextSettings | None = None
-    """Mistakes in what the network is shown; without it, there are none."""
+    context: ContextSettings = ContextSettings()
+    """Mistakes in what the network is shown."""
 
     @model_validator(mode="after")
     def _check(self) -> "AdaptRecipe":
@@ -398,14 +398,14 @@ class DistillRecipe(TrainingRecipe):
     """Of an init with quantile noise, with consistency along anchored paths or sdtt: give its teacher."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
-    context: ContextSettings | None = None
+    context: ContextSettings = ContextSettings()
     """Of masks, but not of quantile noise: mistakes in the states that student and teacher are shown."""
 
     @model_validator(mode="after")
     def _check(self) -> "DistillRecipe":
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
-        if self.context is not None and self.quantile is not None:
+        if self.context.by != "none" and self.quantile is not None:
             raise ValueError("context is not for quantile noise, which would contradict the mistakes: leave it out")
         if self.quantile is not None:
             check_sets(self.quantile, self.train)
