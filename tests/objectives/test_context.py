@@ -334,11 +334,19 @@ def test_what_does_not_go_together_is_refused(make, message):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"share": 1.1}, {"share": -0.1}, {"sequences": 2.0}, {"share": 0.2}, {"by": "noise"}, {"many": 1}]
+    ("wrong", "message"),
+    [
+        ({"by": "own", "share": 1.1}, "less than or equal to 1"),
+        ({"by": "own", "share": -0.1}, "greater than or equal to 0"),
+        ({"by": "own", "sequences": 2.0}, "less than or equal to 1"),
+        ({"by": "noise"}, "'none', 'uniform', 'marginal' or 'own'"),
+        ({"share": 0.2}, "by must be uniform, marginal or own.*got none with share 0.2"),
+        ({"many": 1}, "many"),
+    ],
 )
-def test_bad_settings(wrong):
-    with pytest.raises(ValidationError):
-        ContextSettings(**({} if wrong == {"share": 0.2} else {"by": "uniform"}) | wrong)
+def test_bad_settings(wrong, message):
+    with pytest.raises(ValidationError, match=message):
+        ContextSettings(**wrong)
 
 
 def test_the_batch_is_left_alone():
