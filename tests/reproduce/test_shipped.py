@@ -15,7 +15,7 @@ ELSEWHERE = {
     *product(("coupling-ablation", "coupling-rounds"), ("captions", "paper", "paper-lm1b")),
     *product(("distill-gumbel", "distill-sdtt"), ("paper-lm1b",)),
     *product(("coupling", "coupling-core", "quantile"), ("paper", "paper-lm1b")),
-    *product(("quantile-ablation",), ("captions", "paper", "paper-lm1b")),
+    *product(("quantile-ablation", "robust"), ("captions", "paper", "paper-lm1b")),
     *product(("llada",), ("captions", "paper-lm1b", "tales")),
 }
 """Specification and scale that do not go together."""

@@ -8,13 +8,21 @@ if TYPE_CHECKING:
     from multimdm.objectives.base import Batch, Distillation, Objective, Sums
     from multimdm.objectives.candi import Candi
     from multimdm.objectives.consistency import Consistency
+    from multimdm.objectives.context import Context
     from multimdm.objectives.coupled import Coupled
     from multimdm.objectives.elbo import Elbo
     from multimdm.objectives.next_token import NextToken
     from multimdm.objectives.ramp import Ramp
     from multimdm.objectives.relaxation import RelaxedElbo
     from multimdm.objectives.sdtt import Sdtt
-    from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
+    from multimdm.objectives.settings import (
+        ConsistencySettings,
+        ContextSettings,
+        Relaxation,
+        SdttSettings,
+        Shares,
+        TimeSettings,
+    )
     from multimdm.objectives.times import stratified_times
 
 __all__ = [
@@ -22,6 +30,8 @@ __all__ = [
     "Candi",
     "Consistency",
     "ConsistencySettings",
+    "Context",
+    "ContextSettings",
     "Coupled",
     "Distillation",
     "Elbo",
@@ -34,6 +44,7 @@ __all__ = [
     "SdttSettings",
     "Shares",
     "Sums",
+    "TimeSettings",
     "stratified_times",
 ]
 
@@ -44,6 +55,8 @@ __getattr__ = on_demand(
         "Candi": "candi",
         "Consistency": "consistency",
         "ConsistencySettings": "settings",
+        "Context": "context",
+        "ContextSettings": "settings",
         "Coupled": "coupled",
         "Distillation": "base",
         "Elbo": "elbo",
@@ -56,6 +69,7 @@ __getattr__ = on_demand(
         "SdttSettings": "settings",
         "Shares": "settings",
         "Sums": "base",
+        "TimeSettings": "settings",
         "stratified_times": "times",
     },
 )

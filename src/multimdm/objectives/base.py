@@ -30,6 +30,8 @@ class Batch:
     """Updates that training takes in all."""
     noise: Int64[Tensor, "B L"] | None = None
     """x_1 of each sequence, where it was matched with the text."""
+    weight: Float64[Tensor, " B"] | None = None
+    """What the loss of each sequence is multiplied by, for times that were not drawn evenly; None for 1."""
 
     @property
     def progress(self) -> float:
@@ -70,6 +72,16 @@ class Distillation(Protocol):
     def settings_at(self, step: int, steps: int) -> dict[str, float]:
         """What changes in the course of training, for the records: step size, round."""
         ...
+
+
+def of_rows(weight: Tensor | None, sequence: Int64[Tensor, " N"]) -> Tensor | None:
+    """The weights of packed rows, by the sequences that they belong to."""
+    return None if weight is None else weight.to(sequence.device)[sequence]
+
+
+def total(loss: Tensor, weight: Tensor | None, rows: slice | Tensor) -> Tensor:
+    """The sum of the losses of some of the packed rows, each with its weight."""
+    return loss.sum() if weight is None else (loss * weight[rows].to(loss.dtype)).sum()
 
 
 def both(one: Tensor, other: Tensor | None) -> Tensor:

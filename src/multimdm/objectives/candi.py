@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
 from multimdm.process import Hybrid
 from multimdm.process.precision import widened
 
@@ -25,11 +25,11 @@ class Candi:
         x_t = self.process.corrupt(batch.ids, t, batch.generator)
         hidden = both(self.process.hidden(x_t), batch.valid)
         where = hidden.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
-        clean, time = batch.ids[where], t[where[0]]
+        clean, time, weight = batch.ids[where], t[where[0]], of_rows(batch.weight, where[0])
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
             log_probs = widened(logits).log_softmax(-1)
-            loss = self.process.loss(log_probs, clean[rows], time[rows]).sum()
+            loss = total(self.process.loss(log_probs, clean[rows], time[rows]), weight, rows)
             return loss, loss
 
         loss, reconstruction = network(self.process.shown(x_t, t), t, hidden, batch.valid, reduce)

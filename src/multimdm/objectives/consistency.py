@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
+from multimdm.objectives.context import Context
 from multimdm.objectives.coupling import couple
 from multimdm.objectives.divergence import divergence
 from multimdm.objectives.paths import FreePath, TiedPath, tied_path
@@ -32,8 +33,12 @@ class Consistency:
     process: Process
     settings: ConsistencySettings
     teacher: Network | None = None
+    context: Context | None = None
+    """Mistakes that student and teacher are shown alike, where both see a token."""
 
     def __post_init__(self) -> None:
+        if self.context is not None:
+            self.context.check(self.process)
         require(
             self.settings.coupling != "gaussian" or isinstance(self.process, Uniform),
             "coupling gaussian is DUO's, for uniform states; masks have gumbel, markov and independent",
@@ -68,6 +73,11 @@ class Consistency:
             end = tied_path(self.process, batch).end
         apart = self.settings.visible_target == "skip"
         x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end, apart)
+        if self.context is not None:
+            mistakes = self.context.mistakes(network, self.process, batch, x_t, t)
+            if mistakes is not None:
+                x_s = torch.where(self.process.active(x_s), x_s, mistakes.in_place(x_s))
+                x_t = mistakes.in_place(x_t)
         return self.compare(network, batch, x_s, s, x_t, t, end)
 
     def compare(
@@ -95,6 +105,7 @@ class Consistency:
         asked = both(self.process.active(x_t), batch.valid)
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
         taught, clean = self.process.active(x_s)[where], batch.ids[where]
+        weight = of_rows(batch.weight, where[0])
         shown = asked & self.process.active(x_s)
         path = self._path(end)
         lesson = Lesson(self.teacher, path.shown(x_s), s, shown, batch.valid)
@@ -106,12 +117,17 @@ class Consistency:
             known = None if last - first == len(logits) else ~taught[rows]
             logits = told(logits, rows)
             hidden = logits if known is None else logits[~known]
+            here = torch.arange(rows.start, rows.stop, device=logits.device)
+            unknown = rows if known is None else here[~known]
             target = teacher_told(lesson.logits(slice(first, last)), slice(first, last)).log_softmax(-1)
             named = None if end is None else _among(hidden, target)
-            matching = divergence(self.settings.divergence, hidden if named is None else named, target).sum()
-            revealed = matching.new_zeros(()) if known is None else self._revealed(logits[known], clean[rows][known])
+            distance = divergence(self.settings.divergence, hidden if named is None else named, target)
+            matching = total(distance, weight, unknown)
+            revealed = matching.new_zeros(())
+            if known is not None:
+                revealed = self._revealed(logits[known], clean[rows][known], weight, here[known])
             if named is not None:
-                revealed = revealed + (hidden.logsumexp(-1) - named.logsumexp(-1)).sum()
+                revealed = revealed + total(hidden.logsumexp(-1) - named.logsumexp(-1), weight, unknown)
             return matching + revealed, matching.detach(), revealed.detach()
 
         loss, matching, revealed = network(path.shown(x_t), t, asked, batch.valid, reduce)
@@ -137,15 +153,19 @@ class Consistency:
         last = end[where]
         return lambda logits, rows: told_of_end(process, logits, state[rows], last[rows], time[rows])
 
-    def _revealed(self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"]) -> Tensor:
+    def _revealed(
+        self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"], weight: Tensor | None, rows: Int64[Tensor, " n"]
+    ) -> Tensor:
         """Against the boundary condition f_0 = e_{x_0}: the token is known at s."""
         wide = widened(logits)
         match self.settings.visible_target:
             case "cross_entropy":
-                return F.cross_entropy(wide, clean, reduction="sum")
+                if weight is None:  # torch's own sum, which rounds otherwise than the sum of what it gives row by row
+                    return F.cross_entropy(wide, clean, reduction="sum")
+                return total(F.cross_entropy(wide, clean, reduction="none"), weight, rows)
             case "smoothed":
                 target = _smoothed(clean, wide.detach() > -torch.inf, self.settings.smoothing, wide.dtype)
-                return divergence(self.settings.divergence, wide, target).sum()
+                return total(divergence(self.settings.divergence, wide, target), weight, rows)
             case "skip":
                 return wide.new_zeros(())
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.base import Batch, Network, Sums, both, of_rows
+from multimdm.objectives.context import Context
 from multimdm.objectives.ramp import NO_RAMP, Ramp
 from multimdm.process import Process
 from multimdm.process.precision import widened
@@ -16,12 +17,19 @@ class Elbo:
 
     process: Process
     ramp: Ramp = NO_RAMP
+    context: Context | None = None
+    """Mistakes in what the network is shown; what is minimised is then no bound."""
+
+    def __post_init__(self) -> None:
+        if self.context is not None:
+            self.context.check(self.process)
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One draw of x_t per sequence."""
         t = batch.times.to(batch.ids.device)
         x_t = self.process.corrupt(batch.ids, t, batch.generator)
-        return elbo_sums(network, self.process, batch, x_t, x_t, t, self.ramp(batch.progress))
+        shown = x_t if self.context is None else self.context.shown(network, self.process, batch, x_t, t)
+        return elbo_sums(network, self.process, batch, shown, x_t, t, self.ramp(batch.progress), batch.weight)
 
 
 def elbo_sums(
@@ -42,7 +50,7 @@ def elbo_sums(
     active = both(process.active(x_t), batch.valid)
     where = active.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
     clean, state, time = batch.ids[where], x_t[where], t[where[0]]
-    weight = None if density is None else density[where[0]]
+    weight = of_rows(density, where[0])
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         log_probs = widened(logits).log_softmax(-1)

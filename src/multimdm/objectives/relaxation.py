@@ -36,4 +36,5 @@ class RelaxedElbo:
         state = relaxed_state(
             batch.ids, at.signal, at.noise, V, self.settings.tau, batch.generator, self.settings.entries(V)
         )
-        return elbo_sums(network, self.process, batch, state.mixture, state.x_t, at.one_minus_alpha, density=at.speed)
+        density = at.speed if batch.weight is None else at.speed * batch.weight.to(device)
+        return elbo_sums(network, self.process, batch, state.mixture, state.x_t, at.one_minus_alpha, density=density)

@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, both
+from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
+from multimdm.objectives.context import Context
 from multimdm.objectives.divergence import divergence
 from multimdm.objectives.paths import FreePath, TiedPath, path_of
 from multimdm.objectives.settings import SdttSettings
@@ -37,9 +38,13 @@ class Sdtt:
     process: Process
     settings: SdttSettings
     teacher: Network | None = None
+    context: Context | None = None
+    """Mistakes in the states from which both go on."""
 
     def __post_init__(self) -> None:
         process = self.process
+        if self.context is not None:
+            self.context.check(process)
         require(
             not (isinstance(process, MultiMask) and process.tied_noise and not process.noise_shown),
             "sdtt of a model whose noise is tied to the text needs a network that is shown the noise; this one is not: "
@@ -65,14 +70,17 @@ class Sdtt:
         t = (span + batch.times.to(batch.ids.device) * (1 - span)).clamp_max(1.0)
         path = path_of(self.process, batch)
         x_t = path.corrupt(batch, t)
+        if self.context is not None:
+            x_t = self.context.shown(network, self.process, batch, x_t, t)
         asked = both(self.process.active(x_t), batch.valid)
         lesson, state, time = self._simulate(batch, path, x_t, t, delta, asked)
         own_state, own_time = x_t[asked], t[:, None].expand_as(x_t)[asked]
+        weight = of_rows(batch.weight, asked.nonzero()[:, 0])
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
             target = self.process.posterior_logits(lesson.logits(rows), state[rows], time[rows]).log_softmax(-1)
             student = self.process.posterior_logits(logits, own_state[rows], own_time[rows])
-            loss = divergence(self.settings.divergence, student, target).sum()
+            loss = total(divergence(self.settings.divergence, student, target), weight, rows)
             return loss, loss.detach()
 
         loss, matching = network(path.shown(x_t), t, asked, batch.valid, reduce)

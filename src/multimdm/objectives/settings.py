@@ -161,3 +161,68 @@ class Shares:
     def of(self, kind: Kind) -> float:
         """The share of a kind."""
         return max(0.0, getattr(self, kind.name.lower()))
+
+
+_SHARE, _SEQUENCES = 0.1, 0.5
+"""Of mistakes, unless given."""
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class ContextSettings:
+    """Mistakes in the contexts of training."""
+
+    by: Literal["none", "uniform", "marginal", "own"] = "none"
+    """What stands in place of a token. none: the token; there are no mistakes. uniform: any token, all alike. marginal:
+    any token, as often as the data have it. own: what the network draws there in a step of its sampler from a later
+    time, which costs another call, without gradient: states that its sampler visits."""
+    share: Share = _SHARE
+    """Of the visible tokens of a sequence with mistakes: those that are replaced, by a token that may be the same. Of
+    own, it says how long the step is: the time that it comes from has so much less of the text."""
+    sequences: Share = _SEQUENCES
+    """Of the sequences: those with mistakes."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "ContextSettings":
+        if self.by == "none" and (self.share, self.sequences) != (_SHARE, _SEQUENCES):
+            raise ValueError(
+                f"by must be uniform, marginal or own where a share of mistakes is given; got none with share "
+                f"{self.share:g} and sequences {self.sequences:g}"
+            )
+        return self
+
+
+_DENSITIES = {"power": ("late",), "center": ("bell",), "width": ("bell",), "even": ("late", "bell")}
+"""Which densities of times a parameter is for."""
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class TimeSettings:
+    """Which times are trained on."""
+
+    density: Literal["uniform", "late", "bell"] = "uniform"
+    """uniform: all alike. late: (1 + power) t ^ power, more of times at which little is visible. bell: a normal law
+    around center, cut off at 0 and 1."""
+    power: Annotated[float, Field(gt=0)] | None = None
+    """Of late; 1 unless given: twice as many at the end."""
+    center: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Of bell: the most frequent time; 0.5 unless given."""
+    width: Annotated[float, Field(gt=0)] | None = None
+    """Of bell: the standard deviation before it is cut off; 0.2 unless given."""
+    even: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Of late and bell: the share of the sequences whose times are uniform still, so that no time is left out and none
+    counts for more than 1 / even; 0.1 unless given."""
+    weight: Literal["elbo", "density"] = "elbo"
+    """elbo: a loss is divided by the density of its time; the objective is what it is with uniform times, the ELBO for
+    one. density: it is not; frequent times count more, and the objective is another one."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "TimeSettings":
+        for name, densities in _DENSITIES.items():
+            if getattr(self, name) is not None and self.density not in densities:
+                raise ValueError(
+                    f"{name} is for density {' or '.join(densities)}; got {getattr(self, name):g} with "
+                    f"{self.density}: leave it out, or name the density"
+                )
+        if self.density == "uniform" and self.weight == "density":
+            raise ValueError("weight density needs density late or bell: uniform times all count alike")
+        return self

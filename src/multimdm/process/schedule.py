@@ -160,6 +160,11 @@ class Schedule:
             still_hidden=one_minus_alpha_s / one_minus_alpha_t,
         )
 
+    def later(self, t: Times, lost: float) -> Times:
+        """The time at which a token that is visible at t is hidden with probability `lost`: 1 - alpha_{later|t}."""
+        alpha = (1 - lost) * self._alpha(t)[0]
+        return 1 - alpha if self.kind == "linear" else 1 - torch.asin(alpha) * (2 / math.pi)
+
     def _alpha(self, t: Times) -> tuple[Times, Times, Times]:
         """alpha, 1 - alpha and the derivative of alpha."""
         if self.kind == "linear":

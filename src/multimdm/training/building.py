@@ -19,11 +19,12 @@ from multimdm.models import (
     tell_masks_apart,
     with_dropout,
 )
-from multimdm.objectives import Candi, Consistency, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
+from multimdm.objectives import Candi, Consistency, Context, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Schedule, Uniform
 from multimdm.process.checks import require
+from multimdm.training.contexts import context_of
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.llada_jobs import adapt_llada_job, pretrain_llada
 from multimdm.training.loop import Job
@@ -40,7 +41,8 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     source = open_source(recipe.data, recipe.train.seed)
     if recipe.network.architecture == "llada":
         model = pretrain_llada(recipe, source)
-        return Job(name, "pretrain", model, objective_of(recipe, model.process, 0), source, recipe)
+        context = context_of(recipe.context, source, model.network.config.vocab_size)
+        return Job(name, "pretrain", model, objective_of(recipe, model.process, 0, context), source, recipe)
     V = source.tokenizer.vocab_size
     process = process_of(recipe, V, lambda M: multi_mask(recipe.process, M, source, recipe.train.seed))
     config = dit_config(recipe, process, V, source.length, _never_in_data(source))
@@ -53,7 +55,8 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     if recipe.network.copying_start:
         start_copying(network)
     model = Model(network, process, source.tokenizer)
-    return Job(name, "pretrain", model, objective_of(recipe, process, V), source, recipe)
+    context = context_of(recipe.context, source, V)
+    return Job(name, "pretrain", model, objective_of(recipe, process, V, context), source, recipe)
 
 
 def dit_config(
@@ -103,7 +106,8 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
     if recipe.dropout is not None:
         network = with_dropout(network, recipe.dropout)
     model = Model(network, process, source.tokenizer, lineage=start.lineage)
-    return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
+    context = context_of(recipe.context, source, process.vocab_size)
+    return Job(name, "adapt", model, Elbo(process, recipe.identification, context), source, recipe)
 
 
 def _with_mask_rows(recipe: AdaptRecipe, network: DiT, process: MultiMask) -> DiT:
@@ -126,11 +130,12 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
     check_fits(start, recipe.init, source)
     _check_tie(recipe, start)
     teacher = own_copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)
+    context = context_of(recipe.context, source, start.process.vocab_size)
     if recipe.consistency is not None:
-        objective = Consistency(start.process, recipe.consistency)
+        objective = Consistency(start.process, recipe.consistency, context=context)
     else:
         assert recipe.sdtt is not None
-        objective = Sdtt(start.process, recipe.sdtt)
+        objective = Sdtt(start.process, recipe.sdtt, context=context)
     network = start.network
     if recipe.dropout is not None:
         if not isinstance(network, DiT):
@@ -188,7 +193,9 @@ def process_of(recipe: PretrainRecipe, vocab_size: int, masks: Callable[[int], M
     return masks(recipe.process.num_masks if recipe.system == "multimdm" else 1)
 
 
-def objective_of(recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int) -> Objective:
+def objective_of(
+    recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int, context: Context | None = None
+) -> Objective:
     """What a system is trained by."""
     if process is None:
         return NextToken(vocab_size)
@@ -196,7 +203,7 @@ def objective_of(recipe: PretrainRecipe, process: AnyProcess | None, vocab_size:
         return Candi(process)
     if recipe.relaxation is not None and isinstance(process, Uniform):
         return RelaxedElbo(process, recipe.relaxation)
-    return Elbo(process, recipe.identification)
+    return Elbo(process, recipe.identification, context)
 
 
 def _conditioning(recipe: PretrainRecipe) -> Literal["sigma", "time", "none"]:

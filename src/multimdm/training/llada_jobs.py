@@ -15,6 +15,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
+from multimdm.training.contexts import context_of
 from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
@@ -78,7 +79,8 @@ def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
     network = expand_llada(start.network, rows, _mask_offsets(recipe, start.network, process))
     network = attach(network, adapter, derive(recipe.train.seed, "lora"))
     model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
-    return Job(name, "adapt", model, Elbo(process, recipe.identification), source, recipe)
+    context = context_of(recipe.context, source, process.vocab_size)
+    return Job(name, "adapt", model, Elbo(process, recipe.identification, context), source, recipe)
 
 
 def _mask_offsets(recipe: AdaptRecipe, network: LLaDA, process: MultiMask) -> Tensor | None:

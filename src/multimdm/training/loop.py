@@ -18,6 +18,7 @@ from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
 from multimdm.models import Backbone
 from multimdm.objectives import Batch, Distillation, Objective, stratified_times
+from multimdm.objectives.time_density import draw_times
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Streams, debug_checks
@@ -223,18 +224,19 @@ class _Run:
         """This rank's parts of the step's global batch."""
         device, first_of_step = self.engine.device, self.step * self.train.batch_size
         generator = torch.Generator().manual_seed(derive(self.seed, "times", self.step))
-        times = stratified_times(self.train.batch_size, generator)
+        drawn = draw_times(self.train.times, stratified_times(self.train.batch_size, generator))
         for part in self.parts:
             example, noise = self._texts(first_of_step + part.start, len(part))
             yield (
                 example,
                 Batch(
                     *example.on(device),
-                    times=times[part.start : part.stop],
+                    times=drawn.times[part.start : part.stop],
                     generator=Streams.spawn(derive(self.seed, "noise"), len(part), first_of_step + part.start),
                     step=self.step,
                     steps=self.train.steps,
                     noise=noise,
+                    weight=None if drawn.weight is None else drawn.weight[part.start : part.stop],
                 ),
             )
 

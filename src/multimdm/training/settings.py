@@ -7,7 +7,14 @@ from pydantic.dataclasses import dataclass
 
 from multimdm.models.config import SIZES, MaskRows
 from multimdm.objectives.ramp import Ramp
-from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
+from multimdm.objectives.settings import (
+    ConsistencySettings,
+    ContextSettings,
+    Relaxation,
+    SdttSettings,
+    Shares,
+    TimeSettings,
+)
 from multimdm.objectives.step_size import Rounds
 from multimdm.process.settings import USUAL_RANKS, OrderName, Readout
 from multimdm.samplers.advice import SamplingAdvice
@@ -130,6 +137,8 @@ class TrainSettings:
     steps: Positive = 200_000
     batch_size: Positive = 1024
     """Sequences per step, over all ranks and all parts of gradient accumulation."""
+    times: TimeSettings = TimeSettings()
+    """Of all diffusion but quantile noise, whose shares say which times it is trained on."""
     micro_batch: Positive | None = None
     """Sequences that one rank works on at once. The rest is accumulated; without it, nothing is."""
     learning_rate: PositiveFloat = 3e-4
@@ -202,9 +211,15 @@ class PretrainRecipe(TrainingRecipe):
     identification: Ramp = Ramp()
     relaxation: Relaxation | None = None
     """Duo's curriculum; without it, duo is trained on its NELBO from the start."""
+    context: ContextSettings = ContextSettings()
+    """Of mdlm and multimdm: mistakes in what the network is shown."""
 
     @model_validator(mode="after")
     def _check(self) -> "PretrainRecipe":
+        if self.context.by != "none" and self.system not in ("mdlm", "multimdm"):
+            raise ValueError(f"context is for masked systems, mdlm and multimdm; the system is {self.system}")
+        if self.train.times != TimeSettings() and self.system == "ar":
+            raise ValueError("train.times is for diffusion; the system is ar, which has no times")
         if self.relaxation is not None and self.system != "duo":
             raise ValueError(f"relaxation is duo's curriculum; the system is {self.system}")
         if self.network.architecture == "llada" and self.system not in ("mdlm", "multimdm"):
@@ -252,6 +267,8 @@ class AdaptRecipe(TrainingRecipe):
     """Of noise and tokens: how large what is added is beside the entries of the mask's row; 0.1 unless given."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
+    context: ContextSettings = ContextSettings()
+    """Mistakes in what the network is shown."""
 
     @model_validator(mode="after")
     def _check(self) -> "AdaptRecipe":
@@ -340,6 +357,11 @@ class CoupleRecipe(TrainingRecipe):
 
     @model_validator(mode="after")
     def _check(self) -> "CoupleRecipe":
+        if self.train.times != TimeSettings():
+            raise ValueError(
+                "train.times must be left out where noise is tied to the text: at_one, surest, drafts and weight say "
+                f"which times it is trained on; got density {self.train.times.density}"
+            )
         if self.drafts and not self.noise_shown:
             raise ValueError("drafts needs noise_shown: true: a draft has no masks left that would tell of x_1")
         if self.data.kind == "none" and self.quantile.texts == "data":
@@ -375,11 +397,15 @@ class DistillRecipe(TrainingRecipe):
     """Of an init with quantile noise, with consistency along anchored paths or sdtt: give its teacher."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
+    context: ContextSettings = ContextSettings()
+    """Of masks, but not of quantile noise: mistakes in the states that student and teacher are shown."""
 
     @model_validator(mode="after")
     def _check(self) -> "DistillRecipe":
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
+        if self.context.by != "none" and self.quantile is not None:
+            raise ValueError("context is not for quantile noise, which would contradict the mistakes: leave it out")
         if self.quantile is not None:
             check_sets(self.quantile, self.train)
             if self.consistency is not None and self.consistency.coupling != "anchored":
