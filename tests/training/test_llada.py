@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 import multimdm
 from multimdm.cli.main import main
 from multimdm.models import LLaDA
+from multimdm.objectives import Elbo
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask
 from multimdm.training.building import adapt_job, distill_job, pretrain_job
@@ -213,3 +214,17 @@ def test_a_multi_llada_is_coupled(folder, tmp_path):
     assert model.process.tied_noise
     assert model.cell_order is not None
     assert model.sample(num=2, steps=2, seed=0).nfe == 2
+
+
+def test_mistakes_in_contexts_are_tokens_of_the_data(folder):
+    """Never ids in reserve, on which the masks lie."""
+    data = recipe(folder, context={"by": "uniform", "share": 0.2})
+    job = adapt_job(parse_recipe(data, AdaptRecipe, "here"), "adapted")
+    assert isinstance(job.objective, Elbo)
+    assert job.objective.context is not None
+    law = job.objective.context.law
+    assert law is not None
+    assert isinstance(job.model.network, LLaDA)
+    assert len(law) == job.model.network.config.vocab_size
+    assert law[list(job.model.network.config.mask_rows)].tolist() == [0.0] * M
+    assert law.nonzero().flatten().tolist() == list(range(job.source.tokenizer.vocab_size))

@@ -58,6 +58,7 @@ class _StopError(Exception):
 def _stopping(job: Job, after: int) -> Job:
     """Stop like a pulled plug, in the middle of a step."""
     inner, calls = job.objective, 0
+    assert isinstance(inner, Elbo)
 
     def objective(network, batch):
         nonlocal calls
@@ -114,6 +115,7 @@ def test_a_share_of_zero_is_the_run_without_mistakes(by, tmp_path):
 def test_batches_have_the_times_of_the_recipe(weight, weighed, tmp_path):
     job, seen = with_both(steps=2, times={**BELL, "weight": weight}), []
     inner = job.objective
+    assert isinstance(inner, Elbo)
 
     def objective(network, batch):
         seen.append((batch.times, batch.weight))
@@ -126,7 +128,9 @@ def test_batches_have_the_times_of_the_recipe(weight, weighed, tmp_path):
         expected = draw_times(job.recipe.train.times, stratified_times(8, generator))
         assert torch.equal(times, expected.times)
         assert (weights_ is not None) == weighed
-        assert not weighed or torch.equal(weights_, expected.weight)
+        if weighed:
+            assert expected.weight is not None
+            assert torch.equal(weights_, expected.weight)
 
 
 @pytest.mark.parametrize("system", ["mdlm", "duo", "multimdm", "candi"])
