@@ -84,6 +84,7 @@ def test_no_time_is_left_out_and_none_counts_too_much(settings):
     drawn = draw_times(settings, torch.cat([ends, stratified_times(64, torch.Generator().manual_seed(0))]))
     assert bool((drawn.times > 0).all())
     assert bool((drawn.times < 1).all())
+    assert drawn.weight is not None
     assert float(drawn.weight.max()) <= 1 / (settings.even or 0.1) + 1e-9
 
 
