@@ -25,6 +25,8 @@ from multimdm.process.precision import widened
 
 _SHARE, _SEQUENCES = 0.1, 0.5
 """Unless given."""
+_LATEST = 1 - 2.0**-30
+"""Own draws are made as if t were at most this: no time is later than 1, where nothing is visible to be replaced."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
@@ -133,6 +135,7 @@ class Context:
 
         Where no sequence has mistakes the network is still run, on one, since other ranks may be waiting.
         """
+        t = t.clamp_max(_LATEST)
         later = process.schedule.later(t, self.settings.share)
         x_later = process.transition_sample(x_t, t, later, batch.generator)
         u = batch.generator.uniform(x_t.shape, x_t.device)
