@@ -24,7 +24,7 @@ from multimdm.objectives import (
 )
 from multimdm.objectives.context import Mistakes
 from multimdm.objectives.coupling import couple
-from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform
+from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, debug_checks
 from support.distilling import network
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 
@@ -201,6 +201,21 @@ def test_the_later_time_has_so_much_less_of_the_text(kind, lost):
     schedule, t = Schedule(kind=kind), torch.tensor([1e-6, 0.2, 0.9], dtype=torch.float64)
     later = schedule.later(t, lost)
     torch.testing.assert_close(schedule.between(t, later).one_minus_alpha, torch.full_like(t, lost), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+@pytest.mark.parametrize("latest", [1.0, 1 - 2.0**-53])
+def test_at_the_end_there_is_nothing_to_replace(kind, latest):
+    """Distillation comes to t = 1, from where no later time is; the network is run on states all the same."""
+    process, given, net = MultiMask(V, 3, Schedule(kind=kind)), batch(), Watched()
+    given = replace(given, times=torch.full((17,), latest, dtype=torch.float64))
+    x_t = state(given, process)
+    with debug_checks():
+        found = mistakes(Context(ContextSettings(by="own", share=0.3)), given, x_t, net, process)
+    assert not bool(found.where.any())
+    ((x_later, later, _),) = net.calls
+    assert bool(process.active(x_later).all())
+    assert bool((later <= 1).all())
 
 
 # -------------------------------------------------- what stays as it was

@@ -12,9 +12,8 @@ from multimdm.training.recipes import shipped
 SPECS, SCALES = sorted(shipped("paper")), sorted(shipped("paper/scales"))
 ELSEWHERE = {
     *product(("ablation", "ablation-distilled", "assignments", "rho"), ("captions", "paper-lm1b")),
-    *product(("coupling-ablation", "coupling-rounds"), ("captions", "paper", "paper-lm1b")),
     *product(("distill-gumbel", "distill-sdtt"), ("paper-lm1b",)),
-    *product(("coupling", "coupling-core", "quantile"), ("paper", "paper-lm1b")),
+    *product(("quantile",), ("paper", "paper-lm1b")),
     *product(("quantile-ablation", "robust"), ("captions", "paper", "paper-lm1b")),
     *product(("llada",), ("captions", "paper-lm1b", "tales")),
 }

@@ -21,6 +21,9 @@ from multimdm.process.checks import require
 from multimdm.process.draws import invert_cdf
 from multimdm.process.precision import widened
 
+_LATEST = 1 - 2.0**-30
+"""Own draws are made as if t were at most this: no time is later than 1, where nothing is visible to be replaced."""
+
 
 class Mistakes(NamedTuple):
     """Where a context is not the text's, and what stands there."""
@@ -104,6 +107,7 @@ class Context:
 
         Where no sequence has mistakes the network is still run, on one, since other ranks may be waiting.
         """
+        t = t.clamp_max(_LATEST)
         later = process.schedule.later(t, self.settings.share)
         x_later = process.transition_sample(x_t, t, later, batch.generator)
         u = batch.generator.uniform(x_t.shape, x_t.device)
