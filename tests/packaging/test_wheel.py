@@ -17,7 +17,7 @@ from multimdm.quickstart.running import run
 from multimdm.quickstart.stages import Budget
 assert multimdm.__file__.startswith({site!r}), multimdm.__file__
 budget = Budget(
-    pretrain=5, continued=5, distilled=5, samples=2, steps=(1, 4), temperatures=(1.0,), batch=2, validation=2
+    pretrain=5, continued=5, distilled=5, teacher=5, samples=2, steps=(1, 4), temperatures=(1.0,), batch=2, validation=2
 )
 run(Path("qs"), budget, 0)
 """

@@ -37,7 +37,7 @@ def jobs(starts: dict[str, Path]) -> dict[str, tuple[Job, Outline]]:
     adapted = {key: value for key, value in tiny().items() if key in ("data", "identification", "train", "log")}
     named["adapt"] = "adapt", {**adapted, "init": str(starts["mdlm"]), "process": {"num_masks": 7}}
     shared = {key: adapted[key] for key in ("data", "train", "log")}
-    named["couple"] = "couple", {**shared, "init": str(starts["multimdm"]), "matching": {"size": 8}}
+    named["couple"] = "couple", {**shared, "init": str(starts["multimdm"]), "quantile": {"teacher": "tales"}}
     named["consistency"] = "distill", tiny_distillation(starts["multimdm"])
     named["gaussian"] = "distill", tiny_distillation(starts["duo"], consistency={"coupling": "gaussian"})
     named["sdtt"] = "distill", tiny_distillation(starts["mdlm"], sdtt={"delta": 0.125, "rounds": 3})

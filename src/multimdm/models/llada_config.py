@@ -90,11 +90,11 @@ def with_masks(config: LLaDAConfig, rows: Sequence[int]) -> LLaDAConfig:
 def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None = None) -> LLaDAConfig:
     """Our configuration from the published config.json of a network with one mask; errors name the field."""
     if settings.get("model_type") != "llada":
-        raise ValueError(f"{where}: model_type must be 'llada'; got {str(settings.get('model_type'))[:80]!r}")
+        raise ValueError(f"{where}: model_type must be 'llada'; got {repr(settings.get('model_type'))[:80]}")
     for name, value in _REQUIRED.items():
         if name in settings and settings[name] != value:
             raise ValueError(
-                f"{where}: {name} must be {value!r}, as in the published networks; got {str(settings[name])[:80]!r}"
+                f"{where}: {name} must be {value!r}, as in the published networks; got {repr(settings[name])[:80]}"
             )
     sizes = {name: _whole(settings, name, where) for name in ("d_model", "n_heads", "n_layers", "vocab_size")}
     # The published code gives the head as many columns as the embedding has rows.
@@ -102,7 +102,7 @@ def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None 
     mask = settings.get("mask_token_id", PUBLISHED_MASK.get(rows)) if mask_id is None else mask_id
     if not isinstance(mask, int) or isinstance(mask, bool) or not 0 <= mask < rows:
         raise ValueError(
-            f"{where}: mask_token_id must be an id from 0 to {rows - 1}; got {str(mask)[:80]!r}: add it to the file"
+            f"{where}: mask_token_id must be an id from 0 to {rows - 1}; got {repr(mask)[:80]}: add it to the file"
         )
     heads = sizes["n_heads"]
     try:
@@ -151,12 +151,12 @@ def published(config: LLaDAConfig) -> dict[str, Any]:
 def _whole(settings: Mapping[str, Any], name: str, where: str) -> int:
     value = settings.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{where}: {name} must be a positive integer; got {str(value)[:80]!r}")
+        raise ValueError(f"{where}: {name} must be a positive integer; got {repr(value)[:80]}")
     return value
 
 
 def _number(settings: Mapping[str, Any], name: str, usual: float, where: str) -> float:
     value = settings.get(name, usual)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
-        raise ValueError(f"{where}: {name} must be a positive number; got {str(value)[:80]!r}")
+        raise ValueError(f"{where}: {name} must be a positive number; got {repr(value)[:80]}")
     return float(value)
