@@ -117,7 +117,7 @@ def test_far_too_many_rounds():
     ("settings", "message"),
     [
         ({"delta": 1.5, "rounds": 1}, "delta\n.*less than or equal to 1"),
-        ({"delta": 0.0}, "delta\n.*greater than 0"),
+        ({"delta": 0.0}, "delta\n.*greater than or equal to"),
         ({"delta": float("nan")}, "delta\n"),
         ({"rounds": 0}, "rounds\n.*greater than or equal to 1"),
         ({"growth": 1}, "growth\n.*greater than or equal to 2"),
