@@ -69,12 +69,10 @@ def bash(table: Sequence[Command]) -> str:
     names, values, flags, rest = " ".join(c.name for c in table), [], [], []
     for command in table:
         for flag in command.flags:
-            if flag.values:
-                values.append(f"    '{command.name} {flag.name}') words=\"{' '.join(flag.values)}\" ;;")
-            elif flag.name in _CHECKPOINTS:
-                values.append(f"    '{command.name} {flag.name}') kind=checkpoints ;;")
-            elif flag.takes == "path":
-                values.append(f"    '{command.name} {flag.name}') kind=files ;;")
+            words = f'words="{" ".join(flag.values)}"'
+            after = {"words": words, "checkpoints": "kind=checkpoints", "files": "kind=files"}.get(_after(flag))
+            if after is not None:
+                values.append(f"    '{command.name} {flag.name}') {after} ;;")
         flags.append(f'    {command.name}) words="{" ".join(flag.name for flag in command.flags)}" ;;')
         kind = "checkpoints" if command.checkpoints else "files"
         rest.append(f'    {command.name}) words="{" ".join(command.words)}"; kind={kind} ;;')
@@ -126,12 +124,10 @@ def zsh(table: Sequence[Command]) -> str:
     values, flags, rest = [], [], []
     for command in table:
         for flag in command.flags:
-            if flag.values:
-                values.append(f"    '{command.name} {flag.name}') compadd -- {' '.join(flag.values)}; return ;;")
-            elif flag.name in _CHECKPOINTS:
-                values.append(f"    '{command.name} {flag.name}') _multimdm_checkpoints; return ;;")
-            elif flag.takes == "path":
-                values.append(f"    '{command.name} {flag.name}') _files; return ;;")
+            words = f"compadd -- {' '.join(flag.values)}"
+            after = {"words": words, "checkpoints": "_multimdm_checkpoints", "files": "_files"}.get(_after(flag))
+            if after is not None:
+                values.append(f"    '{command.name} {flag.name}') {after}; return ;;")
         told = " ".join(_quoted(f"{flag.name}:{flag.help}") for flag in command.flags)
         flags.append(f"      {command.name}) entries=({told}) ;;")
         words = f"compadd -- {' '.join(command.words)}; " if command.words else ""
@@ -192,15 +188,24 @@ def fish(table: Sequence[Command]) -> str:
         if command.checkpoints:
             lines.append(f"{here} -f -a '(__multimdm_checkpoints)'")
         for flag in command.flags:
-            after = ""
-            if flag.values:
-                after = f" -x -a '{' '.join(flag.values)}'"
-            elif flag.name in _CHECKPOINTS:
-                after = " -x -a '(__multimdm_checkpoints)'"
-            elif flag.takes != "nothing":
-                after = " -r" if flag.takes == "path" else " -x"
+            words = f" -x -a '{' '.join(flag.values)}'"
+            checkpoints = " -x -a '(__multimdm_checkpoints)'"
+            after = {"words": words, "checkpoints": checkpoints, "files": " -r", "other": " -x", "nothing": ""}[
+                _after(flag)
+            ]
             lines.append(f"{here} -l {flag.name.removeprefix('--')}{after} -d {_quoted(flag.help)}")
     return "\n".join([*lines, ""])
+
+
+def _after(flag: Flag) -> Literal["words", "checkpoints", "files", "other", "nothing"]:
+    """What is to be offered behind a flag."""
+    if flag.values:
+        return "words"
+    if flag.name in _CHECKPOINTS:
+        return "checkpoints"
+    if flag.takes == "path":
+        return "files"
+    return "nothing" if flag.takes == "nothing" else "other"
 
 
 def _quoted(text: str) -> str:

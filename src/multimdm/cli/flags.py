@@ -5,17 +5,16 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, is_dataclass
 from functools import cache
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
-from tyro.conf import Positional
+from multimdm.cli.parsing import Leaf, denied, leaves
 
 RECIPE_COMMANDS = ("pretrain", "adapt", "couple", "distill")
 """Their flags have the sections of a recipe in front, and a twin that says no."""
-_TWINS = RECIPE_COMMANDS
 
 
 @dataclass(frozen=True)
@@ -39,41 +38,28 @@ class Flag:
 def flags_of(command: str) -> list[Flag]:
     """All of a command, with those of sections that a recipe may leave out."""
     module = importlib.import_module(f"multimdm.cli.{command}_" if iskeyword(command) else f"multimdm.cli.{command}")
-    found = list(_walk(module.Options, "", command in RECIPE_COMMANDS, command in _TWINS))
+    by_recipe = command in RECIPE_COMMANDS
+    found = [flag for leaf in leaves(module.Options, flat=not by_recipe) for flag in _flags(leaf, twins=by_recipe)]
     return [*found, Flag("--help", takes="nothing", help="Show this help message and exit.")]
 
 
-def _walk(kind: Any, prefix: str, sections: bool, twins: bool) -> Iterator[Flag]:
-    hints, texts = get_type_hints(kind, include_extras=True), _texts(kind)
-    for field in fields(kind):
-        annotation = hints[field.name]
-        plain, extras = (annotation.__origin__, annotation.__metadata__) if _annotated(annotation) else (annotation, ())
-        inner = next((part for part in (plain, *get_args(plain)) if is_dataclass(part)), None)
-        dashed = field.name.replace("_", "-")
-        if inner is not None:
-            yield from _walk(inner, f"{prefix}{dashed}." if sections else prefix, sections, twins)
-            continue
-        text = texts.get(field.name) or next((x.help for x in extras if getattr(x, "help", None)), "")
-        values = tuple(_words(plain))
-        if Positional in extras:
-            yield Flag(field.name, values, "words" if values else "path" if _path(plain) else "other", text)
-        elif plain is bool:
-            yield Flag(f"--{prefix}{dashed}", takes="nothing", help=text)
-            if twins and field.default is not MISSING:
-                yield Flag(f"--{prefix}no-{dashed}", takes="nothing", help=text)
-        else:
-            yield Flag(f"--{prefix}{dashed}", values, "words" if values else "path" if _path(plain) else "other", text)
-
-
-def _annotated(annotation: Any) -> bool:
-    return hasattr(annotation, "__metadata__")
+def _flags(leaf: Leaf, twins: bool) -> Iterator[Flag]:
+    text = _texts(leaf.owner).get(leaf.field) or next((x.help for x in leaf.marks if getattr(x, "help", None)), "")
+    if leaf.kind is bool and not leaf.positional:
+        yield Flag(f"--{leaf.name}", takes="nothing", help=text)
+        if twins and leaf.owner.__dataclass_fields__[leaf.field].default is not MISSING:
+            yield Flag(f"--{denied(leaf.name)}", takes="nothing", help=text)
+        return
+    values = tuple(_words(leaf.kind))
+    takes = "words" if values else "path" if _path(leaf.kind) else "other"
+    yield Flag(leaf.field if leaf.positional else f"--{leaf.name}", values, takes, text)
 
 
 def _words(annotation: Any) -> Iterator[str]:
     """The words of a Literal, also inside a union."""
     if get_origin(annotation) is Literal:
         yield from map(str, get_args(annotation))
-    elif not _annotated(annotation):
+    elif not hasattr(annotation, "__metadata__"):
         for part in get_args(annotation):
             yield from _words(part)
 

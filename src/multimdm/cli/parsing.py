@@ -36,7 +36,7 @@ def parse(
 
 def flags_of(options: type, flat: bool = False) -> dict[str, Flag]:
     """Option as it is written -> what it takes; `flat` if sections are no part of the names."""
-    return {_written(spelling): flag for spelling, flag in _walk(options, "", flat)}
+    return {_written(spelling): flag for spelling, flag in _walk(options, flat)}
 
 
 def gathered(arguments: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
@@ -105,29 +105,61 @@ def _written(word: str) -> str:
     return word.replace("_", "-")
 
 
-def _walk(options: type, prefix: str, flat: bool) -> Iterator[tuple[str, Flag]]:
+@dataclass(frozen=True)
+class Leaf:
+    """A field of options, or of a section of them, that holds values and no further fields."""
+
+    owner: type
+    """The class that has the field."""
+    field: str
+    name: str
+    """As it is typed, without dashes before it: sections in front, unless they are left out."""
+    kind: Any
+    """The type, without what it is annotated by."""
+    marks: tuple[Any, ...]
+    """What it is annotated by."""
+
+    @property
+    def positional(self) -> bool:
+        """Whether it has no name on the command line."""
+        return tyro.conf.Positional in self.marks
+
+
+def leaves(options: type, flat: bool, prefix: str = "") -> Iterator[Leaf]:
+    """All of them in order; `flat` if sections are no part of the names."""
     hints = typing.get_type_hints(options, include_extras=True)
     for field in fields(options):
-        kind = hints[field.name]
-        marks = ()
+        kind, marks = hints[field.name], ()
         if typing.get_origin(kind) is typing.Annotated:
             kind, *marks = typing.get_args(kind)
-        if tyro.conf.Positional in marks:
-            continue
-        union = typing.get_origin(kind) in (typing.Union, UnionType)
-        members = typing.get_args(kind) if union else (kind,)
-        sections = [member for member in members if is_dataclass(member)]
+        sections = [member for member in _members(kind) if is_dataclass(member)]
         bare = flat or tyro.conf.OmitArgPrefixes in marks
-        for section in sections:
-            yield from _walk(typing.cast(type, section), "" if bare else f"{prefix}{field.name}.", flat)
-        if sections:
-            continue
         name = f"{prefix}{field.name}".replace("_", "-")
-        flag = Flag(name, _values(members))
-        yield f"--{name}", flag
+        for section in sections:
+            yield from leaves(typing.cast(type, section), flat, "" if bare else f"{name}.")
+        if not sections:
+            yield Leaf(options, field.name, name, kind, tuple(marks))
+
+
+def denied(name: str) -> str:
+    """The name of the option that turns a switch off."""
+    before, dot, last = name.rpartition(".")
+    return f"{before}{dot}no-{last}"
+
+
+def _walk(options: type, flat: bool) -> Iterator[tuple[str, Flag]]:
+    for leaf in leaves(options, flat):
+        if leaf.positional:
+            continue
+        flag = Flag(leaf.name, _values(_members(leaf.kind)))
+        yield f"--{leaf.name}", flag
         if flag.values == 0:
-            before, _, last = name.rpartition(".")
-            yield f"--{before}.no-{last}" if before else f"--no-{last}", Flag(name, 0, on=False)
+            yield f"--{denied(leaf.name)}", Flag(leaf.name, 0, on=False)
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """Of a union; else the type itself."""
+    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
 
 
 def _values(members: Sequence[Any]) -> int | None:

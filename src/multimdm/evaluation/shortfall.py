@@ -66,7 +66,7 @@ class Shortfall:
 def falls_short(model: Model) -> bool:
     """Whether there is a perfect network to compare with: for masks and uniform states of Tales, if x_1 is free.
 
-    Noise that was matched with texts follows no law that could be written down.
+    Noise that is tied to texts follows no law that could be written down.
     """
     process = model.process
     free = isinstance(process, Uniform) or (isinstance(process, MultiMask) and not process.tied_noise)

@@ -29,7 +29,7 @@ class Batch:
     steps: int = 1
     """Updates that training takes in all."""
     noise: Int64[Tensor, "B L"] | None = None
-    """x_1 of each sequence, where it was matched with the text."""
+    """x_1 of each sequence, where it is tied to the text."""
     weight: Float64[Tensor, " B"] | None = None
     """What the loss of each sequence is multiplied by, for times that were not drawn evenly; None for 1."""
 

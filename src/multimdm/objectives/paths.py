@@ -58,7 +58,7 @@ def path_of(process: Process, batch: Batch) -> FreePath | TiedPath:
 
 
 def tied_path(process: MultiMask, batch: Batch) -> TiedPath:
-    """To x_1 as it was matched or, without that, as it is drawn."""
+    """To the text's own x_1 or, without one, to any."""
     end = batch.noise
     if end is None:
         end = process.prior(batch.ids.shape, batch.generator, batch.ids.device)

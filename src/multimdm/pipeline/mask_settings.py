@@ -27,7 +27,7 @@ class MaskSettings:
     assignment: Literal["modulo"] | tuple[int, ...] = "modulo"
     """The mask of each token: id mod M, or a list of V numbers."""
     tied_noise: bool = False
-    """Whether the noise was matched with the texts, so that samplers keep it."""
+    """Whether the noise is tied to the texts, so that samplers keep it."""
     readout: Readout = "posterior"
     """Whether the network predicts posteriors, or from the context, and own masks are read by Bayes' rule."""
     adapter: Adapter | None = None

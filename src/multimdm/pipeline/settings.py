@@ -34,7 +34,7 @@ class ProcessSettings:
     noise_dim: int | None = None
     """Of hybrid: Gaussians per position."""
     tied_noise: bool = False
-    """Of multimask: whether the noise was matched with the texts, so that samplers keep it."""
+    """Of multimask: whether the noise is tied to the texts, so that samplers keep it."""
     noise_shown: bool = False
     """Of tied noise: whether the network is shown it beside the state."""
     readout: Readout = "posterior"

@@ -19,7 +19,7 @@ from multimdm.models import (
     tell_masks_apart,
     with_dropout,
 )
-from multimdm.objectives import Candi, Consistency, Context, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
+from multimdm.objectives import Candi, Consistency, Context, Distillation, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Schedule, Uniform
@@ -131,11 +131,7 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
     _check_tie(recipe, start)
     teacher = own_copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)
     context = context_of(recipe.context, source, start.process.vocab_size)
-    if recipe.consistency is not None:
-        objective = Consistency(start.process, recipe.consistency, context=context)
-    else:
-        assert recipe.sdtt is not None
-        objective = Sdtt(start.process, recipe.sdtt, context=context)
+    objective = distillation_of(recipe, start.process, context)
     network = start.network
     if recipe.dropout is not None:
         if not isinstance(network, DiT):
@@ -145,6 +141,14 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
     quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
     model = replace(start, network=network, tokenizer=tokenizer, foreign=None, leftover={})
     return Job(name, "distill", model, objective, source, recipe, teacher, quantiles)
+
+
+def distillation_of(recipe: DistillRecipe, process: Process, context: Context | None = None) -> Distillation:
+    """By the section that the recipe has; a teacher is still to be given."""
+    if recipe.consistency is not None:
+        return Consistency(process, recipe.consistency, context=context)
+    assert recipe.sdtt is not None
+    return Sdtt(process, recipe.sdtt, context=context)
 
 
 def _check_tie(recipe: DistillRecipe, start: Model) -> None:

@@ -11,13 +11,13 @@ from multimdm.models.expand import expand_masks, gate_time, look_both_ways, show
 from multimdm.models.llada_adapter import Adapter
 from multimdm.models.llada_masks import expand_llada
 from multimdm.models.lora import attach
-from multimdm.objectives import Consistency, Coupled, Distillation, Elbo, Objective, Sdtt
+from multimdm.objectives import Coupled, Distillation, Elbo, Objective
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import base_model_config, is_adapter, is_llada
 from multimdm.pipeline.settings import build_process, parse
 from multimdm.process import AnyProcess, MultiMask, Process, Schedule
 from multimdm.process.checks import require
-from multimdm.training.building import dit_config, objective_of, process_of
+from multimdm.training.building import distillation_of, dit_config, objective_of, process_of
 from multimdm.training.llada_jobs import llada_config, mask_rows
 from multimdm.training.settings import (
     AdaptRecipe,
@@ -117,11 +117,7 @@ def _distilled(recipe: DistillRecipe, texts: Texts, start: Start) -> Outline:
     network = start.network
     if isinstance(network, DiT) and recipe.dropout is not None:
         network = with_dropout(network, recipe.dropout)
-    if recipe.consistency is not None:
-        objective = Consistency(start.process, recipe.consistency)
-    else:
-        assert recipe.sdtt is not None
-        objective = Sdtt(start.process, recipe.sdtt)
+    objective = distillation_of(recipe, start.process)
     return Outline(network, start.process, objective, copy.deepcopy(start.network), texts)
 
 
