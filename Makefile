@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 TYPED := --jaxtyping-packages=multimdm,beartype.beartype
 
-.PHONY: quickstart figures playground test test-browser check bench clean help
+.PHONY: quickstart figures playground test test-browser check docs bench clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -43,12 +43,21 @@ check: .venv/installed  ## lint, types, direction of dependencies
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+.venv/installed-docs: .venv/installed
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[docs]'
+	touch $@
+
+docs: .venv/installed-docs  ## build the documentation as a site in runs/site, and check every link of it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python tools/site_links.py runs/site
+
 bench: .venv/installed  ## measure speed as ratios
 	$(BIN)/python benchmarks/process.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/tales.py
 	$(BIN)/python benchmarks/prepare.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/half_precision.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/serving.py
 	$(BIN)/python benchmarks/distillation.py

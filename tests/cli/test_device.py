@@ -2,14 +2,13 @@
 
 import importlib
 from dataclasses import fields
-from keyword import iskeyword
 from pathlib import Path
 
 import pytest
 import torch
 from lm_eval.api.registry import get_model
 
-from multimdm.cli.main import COMMANDS
+from multimdm.cli.main import COMMANDS, module_of
 from multimdm.evaluation.harness import lm
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store
@@ -19,7 +18,7 @@ from multimdm.serving.catalog import open_checkpoints
 from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
 
 WITHOUT_NETWORKS = ("prepare", "entropy", "import", "export", "push", "card", "recipes", "info", "completion")
-BY_ACCELERATE = ("quickstart", "pretrain", "adapt", "couple", "distill", "reproduce")
+BY_ACCELERATE = ("quickstart", "train-text", "pretrain", "adapt", "couple", "distill", "reproduce")
 """Training takes the device of its rank; what these measure is asked for below, and by reproduce/test_benchmarks.py."""
 
 
@@ -44,7 +43,7 @@ def asked(monkeypatch) -> list[str]:
 
 @pytest.mark.parametrize("command", [*COMMANDS, "harness"])
 def test_every_command_says_auto_or_runs_no_network(command):
-    options = importlib.import_module(f"multimdm.cli.{command}{'_' if iskeyword(command) else ''}").Options
+    options = importlib.import_module(module_of(command)).Options
     defaults = {field.name: field.default for field in fields(options)}
     expected = None if command in (*WITHOUT_NETWORKS, *BY_ACCELERATE) else "auto"
     assert defaults.get("device") == expected

@@ -4,13 +4,12 @@ import importlib
 import json
 import re
 from dataclasses import dataclass, field
-from keyword import iskeyword
 from pathlib import Path
 
 import pytest
 import tyro
 
-from multimdm.cli.main import COMMANDS, main
+from multimdm.cli.main import COMMANDS, main, module_of
 from multimdm.cli.parsing import flags_of, gathered, parse
 
 CLI = Path(__file__).parents[2] / "src" / "multimdm" / "cli"
@@ -79,7 +78,7 @@ class TestSingleValues:
         assert read("--fast", "--fast").fast
 
 
-OPTIONS = {name: f"{name}_" if iskeyword(name) else name for name in COMMANDS} | {"evaluate --harness": "harness"}
+OPTIONS = {name: module_of(name) for name in COMMANDS} | {"evaluate --harness": "multimdm.cli.harness"}
 
 
 @pytest.mark.parametrize("command", OPTIONS)
@@ -90,7 +89,7 @@ def test_the_flags_of_every_command_are_known(command, monkeypatch, capsys):
         main([*command.split(), "--help"])
     text = capsys.readouterr().out
     printed = re.findall(r"^(?:│ |  )(--\w[^ ,]*)(, --\S+)?( \S.*?)?(?:  | *│| *$)", text, flags=re.MULTILINE)
-    options = importlib.import_module(f"multimdm.cli.{OPTIONS[command]}").Options
+    options = importlib.import_module(OPTIONS[command]).Options
     flat = command.split()[0] in ("sample", "evaluate", "pareto", "serve") and "--harness" not in command
     flags = flags_of(options, flat)
     assert bool(printed) == bool(flags)

@@ -19,6 +19,7 @@ SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log
 SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
 EXTRA = {
     "pretrain": f"{SHORT} {SMALL}",
+    "train-text": "--fast --longer 0.003",
     "adapt": SHORT,
     "couple": f"{SHORT} --quantile.size 4",
     "distill": SHORT.replace("steps 2", "steps 5"),
@@ -53,6 +54,7 @@ NUMBER = {
     "distillation": 2,
     "evaluation": 8,
     "method": 1,
+    "own-text": 3,
     "quantile": 7,
     "reproduction": 4,
     "scaling": 3,

@@ -17,12 +17,44 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+LINKED = [
+    *PAGES,
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+    *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them: small letters, no punctuation, hyphens for blanks, equals numbered."""
+    found: set[str] = set()
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#+ (.*?)\s*$", text, flags=re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", heading).lower()).replace(" ", "-")
+        number, name = 0, slug
+        while name in found:
+            number, name = number + 1, f"{slug}-{number + 1}"
+        found.add(name)
+    return found
+
+
+def test_anchors_are_those_of_github(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A `b`, c\n## One + two\n```\n# no heading\n```\n## One + two\n## [Link](x.md)\n")
+    assert anchors(page) == {"a-b-c", "one--two", "one--two-1", "link"}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        if not link.startswith(("http://", "https://", "#")):
-            assert (page.parent / link.partition("#")[0]).exists(), link
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(target), link
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -35,7 +67,7 @@ def test_files_of_the_package_exist(page):
 
 def test_the_index_has_every_guide():
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"\]\((\w+\.md)\)", index))
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
     assert listed == {page.name for page in PAGES if page.parent.name == "docs" and page.name != "README.md"}
 
 

@@ -55,6 +55,7 @@ SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log
 SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2 "
 EXTRA = {
     "pretrain": SHORT + SMALL,
+    "train-text": "--fast --longer 0.003",
     "adapt": SHORT,
     "couple": SHORT,
     "distill": SHORT.replace("steps 2", "steps 5"),
@@ -84,11 +85,11 @@ def test_the_other_commands_run(place, monkeypatch):
     """As printed, with fewer steps and smaller networks, and without the Hub's tokenizer."""
     monkeypatch.chdir(place)
     assert main(f"pretrain tales-mdlm {EXTRA['pretrain']}".split()) == 0  # what `adapt` begins with
-    names = "prepare|pretrain|adapt|distill|couple|sample|evaluate|pareto|import|reproduce"
+    names = "prepare|train-text|pretrain|adapt|distill|couple|sample|evaluate|pareto|import|reproduce"
     lines = re.findall(rf"^multimdm ((?:{names}) .*)$", README, flags=re.MULTILINE)
     inline = re.findall(r"`multimdm (export[^`]*)`", README)
     assert [line.split()[0] for line in [*lines, *inline]] == [
-        *("prepare", "pretrain", "sample"),
+        *("prepare", "train-text", "sample"),
         *("pretrain", "couple", "sample"),
         *("import", "adapt", "distill", "evaluate", "pareto", "reproduce"),
         "export",

@@ -23,7 +23,8 @@ def path(tmp_path):
 def test_advice_is_saved_and_loaded(path):
     assert load(path).advice == ADVICE
     stored = json.loads((path / "config.json").read_text())["advice"]
-    assert stored == {"order": "left_to_right", "temperature": 0, "grid": None, "threshold": 0.3, "steps": 5}
+    given = {"order": "left_to_right", "temperature": 0, "threshold": 0.3, "steps": 5}
+    assert stored == {**given, "grid": None, "prompts": None}
 
 
 def test_older_checkpoints_have_none(path):

@@ -22,7 +22,7 @@ from multimdm.reproduce.locks import locked
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.recipes import recipe_of
 from multimdm.reproduce.running import Request, open_work, run_all, run_stage
-from multimdm.reproduce.scale import read_scale
+from multimdm.reproduce.scale import Execution, read_scale
 from multimdm.reproduce.slurm import slurm_script
 from multimdm.reproduce.stages import Stage
 from multimdm.training import loop
@@ -149,14 +149,24 @@ def test_a_run_with_other_settings_is_not_taken_for_ours(finished, tmp_path):
         run_all(*open_work(request))
 
 
-def test_parts_of_a_batch_are_no_other_run(finished, tmp_path):
-    """How much a rank works on at once changes no result: what was trained is taken for trained, and stages get it."""
+def test_how_the_work_is_done_makes_no_other_run(finished, tmp_path):
+    """It changes nothing that is learnt: what was trained is taken for trained, and stages get it."""
     spec, scale = tiny_files(finished)
-    work, _ = open_work(Request(spec, scale, 2, finished / "out", micro_batch=1))
+    execution = Execution(micro_batch=1, precision="bfloat16", compile=True)
+    work, _ = open_work(Request(spec, scale, 2, finished / "out", execution=execution))
     assert all(stage.done() for stage in work.stages())
-    scale = replace(read_scale(scale), micro_batch=1)
+    scale = replace(read_scale(scale), execution=execution)
     recipes = [recipe_of(run, scale, 0, Places(tmp_path)) for run in scale.runs.values()]
-    assert {recipe.train.micro_batch for recipe in recipes} == {1}
+    assert {(each.train.micro_batch, each.train.precision, each.train.compile) for each in recipes} == {
+        (1, "bfloat16", True)
+    }
+
+
+def test_what_is_not_said_of_the_work_is_as_the_recipe_says(tmp_path):
+    _, scale = tiny_files(tmp_path)
+    plain = read_scale(scale)
+    recipe = recipe_of(next(iter(plain.runs.values())), plain, 0, Places(tmp_path))
+    assert Execution().of(recipe.train) == recipe.train
 
 
 def test_list_and_single_stages(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,19 @@ def start(arguments: list[str], ranks: int = 1, restarts: int = 0) -> subprocess
     )
 
 
+def launched(program: Path, *arguments: str) -> subprocess.Popen:
+    """Start a program of ours on two ranks."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program)]
+    return subprocess.Popen(
+        [*command, *arguments],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
 def start_node(arguments: list[str], place: str) -> subprocess.Popen:
     """Start one of two nodes with one rank each, which meet at this place; as on a cluster (docs/scaling.md)."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1"]
@@ -102,8 +116,13 @@ def start_node(arguments: list[str], place: str) -> subprocess.Popen:
 
 
 def finish(process: subprocess.Popen, seconds: float = 240) -> str:
-    """Wait for the end; what was printed. A failure shows it."""
-    output, _ = process.communicate(timeout=seconds)
+    """Wait for the end; what was printed. A failure shows it, and what hangs is ended with all of its ranks."""
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        raise AssertionError(f"it hangs: {output}") from None
     assert process.returncode == 0, output
     return output
 

@@ -2,6 +2,8 @@
 where it makes no sense."""
 
 import dataclasses
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +245,17 @@ def test_a_recipe_names_its_method(starts):
     del data["consistency"]
     with pytest.raises(ValueError, match="give one of the sections"):
         parse_recipe(data, DistillRecipe, "test")
+
+
+def test_a_moved_init_does_not_block_resuming(starts, tmp_path):
+    """The same content in another place is the same run; other content is not."""
+    train(job(starts["multimdm"]), tmp_path / "run", quiet=True)
+    moved, other = tmp_path / "moved", tmp_path / "other"
+    shutil.copytree(starts["multimdm"], moved)
+    train(job(moved), tmp_path / "run", quiet=True)
+    shutil.copytree(moved, other)
+    config = json.loads((other / "config.json").read_text())
+    config["lineage"] = []
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="was made with init = "):
+        train(job(other), tmp_path / "run", quiet=True)

@@ -5,12 +5,15 @@ import signal
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from multimdm import load
-from support.runs import finish, metrics, pretraining, start, start_node
+from multimdm.training import engine
+from support.runs import finish, launched, metrics, pretraining, start, start_node
 
 # Dropout differs between ranks by necessity; everything else is a function of the step and the sequence.
 SECTIONS = {"network": {"dropout": 0.0}, "log": {"sample_every": 6, "samples": 2, "sample_steps": 2}}
@@ -90,6 +93,67 @@ def test_a_dead_rank_on_another_node(tmp_path, alone):
         finish(node)
     assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2, 2]
     _same(tmp_path / "run", alone)
+
+
+PARTING = """
+import gc, sys, torch
+from multimdm.models import DiT, DiTConfig
+from multimdm.training import engine
+from multimdm.training.settings import TrainSettings
+
+config = DiTConfig(vocab_size=8, num_masks=1, hidden_dim=8, num_blocks=1, num_heads=2, cond_dim=4, max_length=4)
+settings = TrainSettings(steps=1, strategy=sys.argv[1])
+gc.freeze()  # of what is there before, nothing is garbage
+for number in range(20):
+    running = engine.Engine(DiT(config), settings)
+    try:
+        running(torch.zeros(2, 4, dtype=torch.long), torch.full((2,), 0.5)).sum().backward()
+        running.sum(torch.ones(8))
+        if number % 2:
+            raise ValueError(number)
+    except ValueError:
+        pass
+    finally:
+        running.close()
+    del running
+assert engine._OUTLIVED == []
+print("parted")
+"""
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_ranks_part_without_waiting_for_each_other(strategy, tmp_path):
+    """And meet again. Where DDP was let go of after its group, they hung at the eighth time."""
+    program = tmp_path / "parting.py"
+    program.write_text(PARTING, encoding="utf-8")
+    output = finish(launched(program, strategy), seconds=90)
+    assert output.count("parted") == 2
+
+
+def test_a_group_outlives_a_network_that_someone_holds(monkeypatch):
+    """Then it is the interpreter's end that lets go of it."""
+    held = object.__new__(DistributedDataParallel)
+    torch.nn.Module.__init__(held)
+    parted = object.__new__(engine.Engine)
+    parted.ranks, parted.network, parted._callable = 2, torch.nn.Identity(), held  # pyright: ignore[reportAttributeAccessIssue]
+    parted._accelerator = Parting()  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(engine, "_OUTLIVED", [])
+    monkeypatch.setattr(engine.dist, "group", SimpleNamespace(WORLD="the group"))
+    monkeypatch.setattr(engine, "part_ranks", lambda: parted._accelerator.asked.append("parted"))  # pyright: ignore[reportAttributeAccessIssue]
+    parted.close()
+    assert engine._OUTLIVED == ["the group"]
+    assert parted._callable is parted.network
+    assert parted._accelerator.asked == ["free_memory", "parted"]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Parting:
+    """An accelerator that only notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def free_memory(self) -> None:
+        self.asked.append("free_memory")
 
 
 def test_nonsense_stops_all_ranks_with_one_message(tmp_path):

@@ -9,6 +9,7 @@ from multimdm.training.recipes import dump_recipe, find_recipe, parse_recipe, re
 from multimdm.training.settings import (
     AdaptRecipe,
     CoupleRecipe,
+    DataSettings,
     DistillRecipe,
     PretrainRecipe,
     ProcessChoice,
@@ -29,7 +30,7 @@ def test_shipped_recipes_are_read(path):
 def _kind(path: Path) -> type[TrainingRecipe]:
     if "-distill-" in path.stem:
         return DistillRecipe
-    if path.stem.endswith("-quantile"):
+    if path.stem.removesuffix("-gpu").endswith("-quantile"):
         return CoupleRecipe
     adapts = "-cont" in path.stem or path.stem in ("llada-tiny", "llada-8b-multimask")
     return AdaptRecipe if adapts else PretrainRecipe
@@ -40,6 +41,7 @@ def test_recipes_of_several_masks_say_how_masks_are_read():
     said = {path.stem: (yaml.safe_load(path.read_text()).get("process") or {}).get("readout") for path in SHIPPED}
     of_paper = {f"{data}-multimdm-{start}" for data in ("owt", "lm1b") for start in ("rand", "cont")}
     ours = {f"{data}-multimdm-{start}" for data in ("tales", "captions") for start in ("rand", "cont")}
+    ours |= {"text-multimdm-cont", "text-multimdm-cont-gpu"}
     assert {name for name, readout in said.items() if readout == "posterior"} == of_paper | {"llada-8b-multimask"}
     assert {name for name, readout in said.items() if readout == "context"} == ours | {"llada-tiny"}
     assert ProcessChoice().readout == "posterior"
@@ -50,6 +52,10 @@ def test_all_systems_have_recipes():
         f"{data}-{system}"
         for data in ("tales", "captions", "lm1b", "owt")
         for system in ("mdlm", "duo", "candi", "multimdm-rand", "multimdm-cont")
+    } | {
+        f"text-{way}{size}"
+        for way in ("ar", "mdlm", "multimdm-cont", "distill-gumbel", "distill-sdtt", "quantile")
+        for size in ("", "-gpu")
     } | {"tales-ar", "tales-quantile", "captions-quantile", "owt-quantile"} | {
         f"{data}-distill-{way}" for data in ("tales", "owt") for way in ("gumbel", "gaussian", "sdtt")
     }
@@ -91,7 +97,7 @@ def test_numbers_may_be_written_as_people_do(number, tmp_path):
         ("system: mdlm\ntrain: 7", "train"),
         ("system: mdlm\nrelaxation: {tau: 0.1}", "relaxation is duo's curriculum; the system is mdlm"),
         ("system: mdlm\ndata: {kind: prepared}", "data: prepared data need a path"),
-        ("system: mdlm\ndata: {path: x}", "data: path and valid are for prepared data only"),
+        ("system: mdlm\ndata: {kind: tales, path: x}", "data: path and valid are for prepared data only"),
         ("- a\n- b", "must hold keys and values; it holds a list"),
         ("system: [", "is not YAML"),
         ("system: 2020-01-01", "every value must be a number, text, list or mapping"),
@@ -103,6 +109,13 @@ def test_bad_recipes(text, message, tmp_path):
     with pytest.raises(ValueError, match=r"bad\.yaml") as error:
         read_recipe(path, PretrainRecipe)
     assert message in str(error.value)
+
+
+def test_a_path_alone_is_that_of_prepared_data():
+    data = {"system": "mdlm", "data": {"path": "data/book"}}
+    assert parse_recipe(data, PretrainRecipe, "here").data == DataSettings(kind="prepared", path="data/book")
+    assert DataSettings(path="data/book").kind == "prepared"
+    assert DataSettings().kind == "tales"
 
 
 def test_recipes_are_found_by_name_or_path(tmp_path, monkeypatch):

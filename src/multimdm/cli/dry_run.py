@@ -57,7 +57,7 @@ def _texts(recipe: TrainingRecipe, start: Start | None, assumed: tuple[int, int]
         raise ValueError(
             f"{error}; for a dry run without the data, give their vocabulary and length: --assumed-texts 50257 1024"
         ) from None
-    return Texts(source.tokenizer.vocab_size, source.length)
+    return Texts(source.tokenizer.vocab_size, source.length, source.begin_at_zero)
 
 
 def describe(found: Estimate, gpu: str | None) -> str:

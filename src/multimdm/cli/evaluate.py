@@ -114,15 +114,19 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(Options, arguments, "multimdm evaluate", config=settings)
     options.check()
     check_device(options.device)
-    subject, plan = _open(options)
-    if options.out is not None:
-        options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-    from multimdm.evaluation.plan import collect, tasks
+    from multimdm.pipeline.ranks import sharing
 
-    carry_out(tasks(subject, plan))
-    evaluation = collect(subject, plan)
-    _write(options, evaluation, plan.steps)
-    _print(options, evaluation)
+    with sharing() as ranks:
+        subject, plan = _open(options)
+        if options.out is not None:
+            options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+        from multimdm.evaluation.plan import collect, tasks
+
+        carry_out(tasks(subject, plan))
+        evaluation = collect(subject, plan)
+    if ranks.is_main:
+        _write(options, evaluation, plan.steps)
+        _print(options, evaluation)
 
 
 def _open(options: Options) -> tuple["Subject", "Plan"]:

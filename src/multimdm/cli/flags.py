@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, is_dataclass
 from functools import cache
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from multimdm.cli.main import module_of
 from multimdm.cli.parsing import Leaf, denied, leaves
 
 RECIPE_COMMANDS = ("pretrain", "adapt", "couple", "distill")
@@ -37,7 +37,7 @@ class Flag:
 
 def flags_of(command: str) -> list[Flag]:
     """All of a command, with those of sections that a recipe may leave out."""
-    module = importlib.import_module(f"multimdm.cli.{command}_" if iskeyword(command) else f"multimdm.cli.{command}")
+    module = importlib.import_module(module_of(command))
     by_recipe = command in RECIPE_COMMANDS
     found = [flag for leaf in leaves(module.Options, flat=not by_recipe) for flag in _flags(leaf, twins=by_recipe)]
     return [*found, Flag("--help", takes="nothing", help="Show this help message and exit.")]

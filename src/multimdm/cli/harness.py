@@ -82,6 +82,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"--harness needs the package {error.name}: pip install 'multimdm[eval]'") from None
     from multimdm.evaluation.store import Store, write_json
     from multimdm.pipeline.answers import Answering
+    from multimdm.pipeline.ranks import sharing
     from multimdm.report.harness_table import as_data, markdown, print_scores
 
     names = ("block_length", "temperature", "remasking", "cfg_scale", "logits_eos_inf", "confidence_eos_eot_inf")
@@ -93,7 +94,11 @@ def main(arguments: Sequence[str]) -> None:
         **{name: getattr(options, name) for name in shared},
     )
     store = Store(None if options.out is None else options.out / "results")
-    scores = run_plan(plan, options.checkpoints, store, options.device, options.precision, options.base, _say)
+    with sharing() as ranks:
+        report = _say if ranks.is_main else _nothing
+        scores = run_plan(plan, options.checkpoints, store, options.device, options.precision, options.base, report)
+    if not ranks.is_main:
+        return
     if options.out is not None:
         from multimdm.data.directories import write_text
 
@@ -107,3 +112,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def _nothing(text: str) -> None:
+    """Another rank says it."""

@@ -13,6 +13,7 @@ from multimdm.data.inert import inert
 COMMANDS = {
     "quickstart": "train, adapt, distil, generate and compare on the built-in corpus: the whole story in minutes",
     "prepare": "turn text into sequences of tokens that training reads: files or Hub data sets, any tokenizer",
+    "train-text": "make a few-step generator of your own text in one command: teacher, model, samples",
     "pretrain": "train a model from random weights: MDLM, DUO, MultiMDM or autoregressive, by a recipe",
     "adapt": "continue a masked diffusion model with many masks (MultiMDM-cont), by a recipe",
     "couple": "turn an autoregressive model into a writer of few calls by quantile noise, by a recipe",
@@ -31,7 +32,13 @@ COMMANDS = {
     "export": "write an imported checkpoint back in the layout it came from",
     "completion": "print a script that completes commands, flags, recipes and checkpoints in bash, zsh or fish",
 }
-"""Name -> what it does. The module is `multimdm.cli.<name>` (`import_` for import); it has `main(arguments)`."""
+"""Name -> what it does; `module_of` says where."""
+
+
+def module_of(command: str) -> str:
+    """The name of the module of a command, which has `Options` and `main(arguments)`."""
+    name = command.replace("-", "_")
+    return f"multimdm.cli.{name}_" if iskeyword(name) else f"multimdm.cli.{name}"
 
 
 def usage() -> str:
@@ -84,8 +91,7 @@ def _run(arguments: list[str]) -> int:
         hint = f"did you mean '{near[0]}'?" if near else f"the commands are: {', '.join(COMMANDS)}"
         print(f"multimdm: there is no command '{name}'; {hint}", file=sys.stderr)
         return 2
-    module = f"{name}_" if iskeyword(name) else name
-    command = importlib.import_module(f"multimdm.cli.{module}")
+    command = importlib.import_module(module_of(name))
     try:
         command.main(rest)
     except (ValueError, OSError) as error:

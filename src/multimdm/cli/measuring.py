@@ -90,7 +90,10 @@ def carry_out(tasks: Sequence["Task"]) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    from multimdm.pipeline.ranks import current
+
+    ranks = current()
+    console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not ranks.is_main)
     columns = (
         TextColumn("{task.fields[count]}"),
         BarColumn(bar_width=20),
@@ -104,7 +107,7 @@ def carry_out(tasks: Sequence["Task"]) -> None:
         line = bar.add_task("", total=total, count="")
         for number, task in enumerate(tasks, 1):
             bar.update(line, description=task.name, count=f"{number}/{len(tasks)}")
-            task.run(lambda done: bar.advance(line, done))
+            task.run(lambda done: bar.advance(line, done * ranks.ranks))
             # What a task really takes is not known before: an alignment may try more or fewer temperatures.
             finished += task.amount
             bar.update(line, completed=finished)

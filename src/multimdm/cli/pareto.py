@@ -89,13 +89,17 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(Options, arguments, "multimdm pareto", config=settings)
     options.check()
     check_device(options.device)
-    opened = _open(options)
-    options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-    from multimdm.evaluation.plan import collect, tasks
+    from multimdm.pipeline.ranks import sharing
 
-    carry_out([task for subject, plan in opened for task in tasks(subject, plan)])
-    evaluations = [collect(subject, plan) for subject, plan in opened]
-    _write(options, evaluations)
+    with sharing() as ranks:
+        opened = _open(options)
+        options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+        from multimdm.evaluation.plan import collect, tasks
+
+        carry_out([task for subject, plan in opened for task in tasks(subject, plan)])
+        evaluations = [collect(subject, plan) for subject, plan in opened]
+    if ranks.is_main:
+        _write(options, evaluations)
 
 
 def _open(options: Options) -> list[tuple["Subject", "Plan"]]:

@@ -73,12 +73,12 @@ def run(options: Options) -> None:
     from multimdm.data.preparing import prepare
 
     start = time.perf_counter()
-    with _Bar() as bar:
+    with Bar() as bar:
         prepared = prepare(options, options.out, options.force, bar.show)
     print(_summary(prepared, time.perf_counter() - start))
 
 
-class _Bar:
+class Bar:
     """Documents, tokens per second and, where the size is known, the time that remains."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class _Bar:
         self._tasks = {}
         self._starts: dict[str, float] = {}
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "Bar":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,6 +132,7 @@ def _summary(prepared: "Prepared", seconds: float) -> str:
         )
         line += f", {counts.truncated:,} documents cut" if counts.truncated else ""
         line += f", {counts.dropped:,} tokens left out" if counts.dropped else ""
+        line += f", {counts.left_out:,} pairs too long" if counts.left_out else ""
         line += f", {counts.unknown:,} unknown" if counts.unknown else ""
         lines.append(line)
         if counts.unknown:

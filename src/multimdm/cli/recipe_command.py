@@ -83,9 +83,15 @@ def _parse(arguments: Sequence[str], command: str, recipe_class: type, options_c
     try:
         # Sections that a recipe may leave out are options like others if it has them, and no subcommands.
         config = (tyro.conf.AvoidSubcommands,)
-        return parse(options_class, arguments, f"multimdm {command}", default=default, config=config)
+        return parse(options_class, _implied(arguments), f"multimdm {command}", default=default, config=config)
     except ValidationError as error:
         raise ValueError(explain(error, "options")) from None
+
+
+def _implied(arguments: Sequence[str]) -> list[str]:
+    """A path is that of prepared data, whatever the recipe's own data are."""
+    given = {argument.partition("=")[0] for argument in arguments}
+    return [*arguments, *(["--data.kind", "prepared"] if "--data.path" in given and "--data.kind" not in given else [])]
 
 
 def _read(name: str, path: Path, command: str, recipe_class: type) -> Any:

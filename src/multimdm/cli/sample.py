@@ -18,6 +18,7 @@ from multimdm.samplers.settings import Sampling
 
 if TYPE_CHECKING:
     from multimdm.pipeline import Model, Samples
+    from multimdm.pipeline.ranks import Ranks
     from multimdm.samplers.loop import Watch
 
 
@@ -26,7 +27,8 @@ class Options:
     """Draw texts from a model. K steps are K network calls, or fewer if a text is finished sooner.
 
     A checkpoint may advise an order, a temperature, a grid, a threshold and a number of steps: they are followed where
-    no option says otherwise, and --json tells what came of it.
+    no option says otherwise, and --json tells what came of it. One that was trained on prompts and answers also knows
+    how a prompt is written for it (--chat, --bos), and gives the answer alone, up to its end.
 
     With --prompt, continuations of a text (--chat: answers to what a user says); with --infill, a text whose every
     [MASK] is replaced by one token.
@@ -92,18 +94,14 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(Options, arguments, "multimdm sample", config=settings)
     options.check()
     check_device(options.device)
-    from multimdm.pipeline import load
+    from multimdm.pipeline.ranks import sharing
 
-    model = load(options.checkpoint, options.device, base=options.base)
-    if model.tokenizer is None and not options.json:
-        raise ValueError(
-            f"{options.checkpoint} has no tokenizer to make text of the ids: import it with --tokenizer NAME, "
-            "or ask for the ids with --json"
-        )
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-    with _progress(options) as watch:
-        samples = _draw(model, options, watch)
+    with sharing() as ranks:
+        model = _open(options)
+        with _progress(options, ranks) as watch:
+            samples = _draw(model, options, watch)
+    if not ranks.is_main:
+        return
     if options.out is None:
         _write(model, options, samples, sys.stdout)
     else:
@@ -114,6 +112,21 @@ def main(arguments: Sequence[str]) -> None:
         write_text(options.out, text.getvalue())
     where = f"; wrote {options.out}" if options.out is not None else ""
     print(f"{_account(model, samples)}{where}", file=sys.stderr)
+
+
+def _open(options: Options) -> "Model":
+    """The model; everything that can fail before any work."""
+    from multimdm.pipeline import load
+
+    model = load(options.checkpoint, options.device, base=options.base)
+    if model.tokenizer is None and not options.json:
+        raise ValueError(
+            f"{options.checkpoint} has no tokenizer to make text of the ids: import it with --tokenizer NAME, "
+            "or ask for the ids with --json"
+        )
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
+    return model
 
 
 def _account(model: "Model", samples: "Samples") -> str:
@@ -133,8 +146,8 @@ def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
     if options.infill is not None:
         return model.infill(options.infill, bos=options.bos, watch=watch, **named)
     if options.prompt is not None:
-        named |= {"chat": options.chat, "new_tokens": options.new_tokens}
-        return model.complete(options.prompt, length=options.length, bos=options.bos, watch=watch, **named)
+        named |= {"chat": options.chat or None, "new_tokens": options.new_tokens}
+        return model.complete(options.prompt, length=options.length, bos=options.bos or None, watch=watch, **named)
     return model.sample(length=options.length, watch=watch, **named)
 
 
@@ -170,18 +183,18 @@ def _as_data(options: Options, samples: "Samples") -> dict[str, Any]:
 
 
 @contextmanager
-def _progress(options: Options) -> Iterator["Watch"]:
+def _progress(options: Options, ranks: "Ranks") -> Iterator["Watch"]:
     """A bar on the terminal, one tick per step of a batch."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=not ranks.is_main)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     batches = -(-options.num // options.batch_size)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("steps", total=None)
 
         def watch(done: int, steps: int, states: object) -> None:
-            bar.update(task, total=steps * batches, advance=1)
+            bar.update(task, total=steps * batches, advance=ranks.ranks)
 
         yield watch

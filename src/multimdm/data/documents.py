@@ -7,7 +7,7 @@ that of a block, or of the longest document.
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from multimdm.data.files import LocalFile, read_blocks
 from multimdm.data.kinds_of_bytes import other_than_text
@@ -29,7 +29,7 @@ def read_documents(file: LocalFile, reading: Reading, advance: Callable[[int], N
     """The documents of one file in order, blank ones included."""
     if file.format == "parquet":
         return _parquet_documents(file, reading.field, advance)
-    lines = _lines(file, advance)
+    lines = lines_of(file, advance)
     if file.format == "json":
         return _json_documents(file, reading.field, lines)
     if reading.separator is not None:
@@ -42,7 +42,7 @@ def read_documents(file: LocalFile, reading: Reading, advance: Callable[[int], N
     return lines
 
 
-def _lines(file: LocalFile, advance: Callable[[int], None]) -> Iterator[str]:
+def lines_of(file: LocalFile, advance: Callable[[int], None]) -> Iterator[str]:
     """Lines without their ends; bytes that are not UTF-8 are an error with the line's number."""
     number, rest = 0, []  # lines so far; pieces of a line whose end has not come yet
     for block in read_blocks(file, advance):
@@ -86,7 +86,8 @@ def _joined(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[str]:
     yield "\n".join(run)
 
 
-def _json_documents(file: LocalFile, field: str, lines: Iterator[str]) -> Iterator[str]:
+def json_records(file: LocalFile, lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Every line's object, with where it stands and the line itself."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -97,6 +98,11 @@ def _json_documents(file: LocalFile, field: str, lines: Iterator[str]) -> Iterat
             raise ValueError(f"{where}: not JSON ({error}); every line must be one JSON object") from error
         if not isinstance(record, dict):
             raise ValueError(f"{where}: a JSON {type(record).__name__}; every line must be one JSON object")
+        yield where, record, line
+
+
+def _json_documents(file: LocalFile, field: str, lines: Iterator[str]) -> Iterator[str]:
+    for where, record, line in json_records(file, lines):
         if field not in record:
             raise ValueError(f"{where}: no field '{field}', only {_names(record)}; choose one with --field")
         text = record[field]
@@ -105,11 +111,11 @@ def _json_documents(file: LocalFile, field: str, lines: Iterator[str]) -> Iterat
                 f"{where}: field '{field}' is {json.dumps(text)[:40]}, not text; choose another with --field"
             )
         if "\\u" in line:
-            _check_surrogates(text, where)
+            check_surrogates(text, where)
         yield text
 
 
-def _check_surrogates(text: str, where: str) -> None:
+def check_surrogates(text: str, where: str) -> None:
     """JSON can spell half of a surrogate pair, which is no character."""
     try:
         text.encode("utf-8")

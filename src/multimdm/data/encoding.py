@@ -19,6 +19,8 @@ class Encoded:
 
     ids: Integer[np.ndarray, " T"]
     lengths: Integer[np.ndarray, " D"]
+    starts: Integer[np.ndarray, " D"] | None = None
+    """Of pairs: the length of each prompt, behind which the answer begins."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -31,11 +33,13 @@ class Encoded:
         ends = self.lengths.cumsum()
         first = ends[start - 1] if start else 0
         last = ends[stop - 1] if stop else 0
-        return Encoded(self.ids[first : max(first, last)], self.lengths[start:stop])
+        starts = None if self.starts is None else self.starts[start:stop]
+        return Encoded(self.ids[first : max(first, last)], self.lengths[start:stop], starts)
 
     def where(self, chosen: Bool[np.ndarray, " D"]) -> "Encoded":
         """The documents for which the boolean array is true."""
-        return Encoded(self.ids[np.repeat(chosen, self.lengths)], self.lengths[chosen])
+        starts = None if self.starts is None else self.starts[chosen]
+        return Encoded(self.ids[np.repeat(chosen, self.lengths)], self.lengths[chosen], starts)
 
 
 def token_dtype(vocab_size: int) -> np.dtype:

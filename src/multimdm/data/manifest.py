@@ -10,8 +10,9 @@ from pydantic.dataclasses import dataclass
 
 from multimdm.data.inert import inert, shown
 from multimdm.data.json_files import read_json
-from multimdm.data.packing import Ends
+from multimdm.data.packing import Ends, Layout
 from multimdm.data.sources import FileStamp
+from multimdm.process.settings import PromptForm
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
@@ -34,6 +35,8 @@ class Counts:
     """Tokens left out, by truncation or --drop-last."""
     unknown: int
     """Tokens that stand for text which the tokenizer does not know."""
+    left_out: int = 0
+    """Pairs that are too long (--too-long drop)."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -51,7 +54,7 @@ class Manifest:
     format_version: int
     split: str | None
     """'train' or 'valid'; None if nothing was held out."""
-    layout: Literal["packed", "padded"]
+    layout: Layout
     ends: Ends
     length: Positive
     dtype: Literal["<u2", "<u4"]
@@ -67,6 +70,8 @@ class Manifest:
     sources: list[SourceStamp]
     options: dict[str, Any]
     """All that was asked for."""
+    prompts: PromptForm | None = None
+    """Of --layout pairs: how prompts are written."""
 
     def write(self, directory: Path) -> None:
         """As indented JSON."""

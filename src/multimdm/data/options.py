@@ -7,7 +7,8 @@ from typing import Literal
 from multimdm.data.detokenize import DETOKENIZERS
 from multimdm.data.documents import Reading
 from multimdm.data.mixture import parse_weight
-from multimdm.data.packing import Ends
+from multimdm.data.packing import Ends, Layout
+from multimdm.data.pairs import PairFields, Template
 from multimdm.data.trained_tokenizers import bpe_size
 
 _MOST_LENGTH = 2**20
@@ -31,9 +32,20 @@ class PrepareOptions:
     the sources), or chars (the characters of the sources)."""
     length: int = 128
     """Tokens per sequence, BOS and EOS included."""
-    layout: Literal["packed", "padded"] = "packed"
+    layout: Layout = "packed"
     """packed: documents one after the other with EOS between, cut where a sequence is full. padded: one document per
-    sequence, cut if too long, padded if too short."""
+    sequence, cut if too long, padded if too short. pairs: a prompt and its answer per sequence, of which only the
+    answer and its end are learnt; from JSON lines, Parquet files or Hub data sets."""
+    template: Template = "auto"
+    """With --layout pairs, how prompts are written: by the chat template of the tokenizer, or as they are (plain). auto
+    takes the template if there is one."""
+    prompt_field: str = "prompt"
+    """With --layout pairs: key or column of the prompt. A record with 'messages' (role and content, the answer last)
+    needs neither this nor the next."""
+    answer_field: str = "answer"
+    """With --layout pairs: key or column of the answer."""
+    too_long: Literal["error", "drop"] = "error"
+    """With --layout pairs: what becomes of a pair that does not fit into a sequence."""
     ends: Ends = "both"
     """Which of BOS and EOS enclose every sequence."""
     drop_last: bool = False
@@ -80,6 +92,7 @@ class PrepareOptions:
             raise ValueError(f"--length must be at least {least} with --ends {self.ends}; got {self.length}")
         if self.drop_last and self.layout != "packed":
             raise ValueError("--drop-last is for --layout packed only")
+        self._check_pairs()
         if self.separator is not None and (not self.separator or "\n" in self.separator):
             raise ValueError(f"--separator must be the text of one line; got {self.separator!r}")
         if self.detokenize is not None and self.detokenize not in DETOKENIZERS:
@@ -93,6 +106,21 @@ class PrepareOptions:
         if bool(self.valid) + (self.valid_fraction is not None) + (self.valid_last is not None) > 1:
             raise ValueError("give only one of --valid, --valid-fraction and --valid-last")
 
+    def _check_pairs(self) -> None:
+        if self.layout != "pairs":
+            for name, usual in (("template", "auto"), ("prompt_field", "prompt"), ("answer_field", "answer")):
+                if getattr(self, name) != usual:
+                    raise ValueError(f"--{name.replace('_', '-')} is for --layout pairs only")
+            if self.too_long != "error":
+                raise ValueError("--too-long is for --layout pairs only")
+            return
+        if self.mix:
+            raise ValueError("--mix is not for --layout pairs; give the files one after the other as sources")
+        if self.ends not in ("both", "eos"):
+            raise ValueError(f"--ends must be both or eos with --layout pairs: answers end by EOS; got {self.ends}")
+        if self.detokenize is not None:
+            raise ValueError("--detokenize is not for --layout pairs")
+
     @property
     def holds_out(self) -> bool:
         """Whether there is a validation split."""
@@ -102,6 +130,11 @@ class PrepareOptions:
     def room(self) -> int:
         """Tokens per sequence without BOS and EOS."""
         return self.length - {"both": 2, "bos": 1, "eos": 1, "none": 0}[self.ends]
+
+    @property
+    def fields(self) -> PairFields:
+        """Where pairs are found in a record."""
+        return PairFields(self.prompt_field, self.answer_field)
 
     @property
     def reading(self) -> Reading:

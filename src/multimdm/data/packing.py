@@ -3,6 +3,7 @@
 `packed` (the convention of MDLM and DUO): an EOS after every document, the stream cut into chunks of L - 2, each
 wrapped as [BOS] chunk [EOS]. No token is lost: the last chunk, if incomplete, is padded and its true length recorded.
 `padded`: one document per sequence, [BOS] document [EOS] padding; of a long document the beginning is kept.
+`pairs`: [BOS] prompt answer [EOS] EOS EOS ..., the end of the answer repeated to the end of the sequence.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from multimdm.data.encoding import Encoded
 from multimdm.data.tokenizer import Tokenizer
 
 Ends = Literal["both", "bos", "eos", "none"]
+Layout = Literal["packed", "padded", "pairs"]
 _BLOCK = 1 << 22
 """Positions laid out at once."""
 
@@ -25,6 +27,14 @@ class Sequences(NamedTuple):
 
     ids: Integer[np.ndarray, "N L"]
     lengths: Integer[np.ndarray, " N"]
+
+
+class PairSequences(NamedTuple):
+    """The same of pairs, and where the answers begin."""
+
+    ids: Integer[np.ndarray, "N L"]
+    lengths: Integer[np.ndarray, " N"]
+    starts: Integer[np.ndarray, " N"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,36 @@ class Packed:
             self.dropped += len(rest)
         elif len(rest):
             yield self.frame.lay_out(rest, np.array([len(rest)]))
+
+
+class Pairs:
+    """A prompt and its answer per sequence."""
+
+    truncated = 0
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.left_out = 0
+        """Pairs that are too long, prompt and answer."""
+        self.dropped = 0
+        """Their tokens."""
+
+    def add(self, documents: Encoded) -> Iterator[PairSequences]:
+        """One sequence for each pair that fits."""
+        fits = documents.lengths <= self.frame.room
+        self.left_out += int((~fits).sum())
+        self.dropped += int(documents.lengths[~fits].sum())
+        documents = documents.where(fits)
+        step = max(1, _BLOCK // self.frame.length)
+        for first in range(0, len(documents), step):
+            part = documents[first : first + step]
+            assert part.starts is not None
+            laid = self.frame.lay_out(part.ids, part.lengths)
+            yield PairSequences(*laid, part.starts + self.frame.before)
+
+    def finish(self) -> Iterator[Sequences]:
+        """Nothing waits."""
+        return iter(())
 
 
 class Padded:

@@ -22,6 +22,31 @@ class Example(NamedTuple):
     ids: Int64[Tensor, "*B L"]
     valid: Bool[Tensor, "*B L"]
     """False in padding."""
+    given: Bool[Tensor, "*B L"] | None = None
+    """Of prompts and answers: the prompts, which are given and not learnt. What fills the rest of a sequence says where
+    the answer ends, and belongs to it."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Over what there is: torch puts examples of a data set together field by field, and None is no field."""
+        return iter((self.ids, self.valid) if self.given is None else (self.ids, self.valid, self.given))
+
+    @property
+    def counted(self) -> Bool[Tensor, "*B L"]:
+        """What is neither padding nor given."""
+        return self.valid if self.given is None else self.valid & ~self.given
+
+    def rows(self, part: slice) -> "Example":
+        """Some of a batch."""
+        return Example(self.ids[part], self.valid[part], None if self.given is None else self.given[part])
+
+    def cut(self, length: int) -> "Example":
+        """The first positions."""
+        given = None if self.given is None else self.given[..., :length]
+        return Example(self.ids[..., :length], self.valid[..., :length], given)
+
+    def with_padding(self) -> "Example":
+        """With padding as a token like others."""
+        return Example(self.ids, torch.ones_like(self.valid), self.given)
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """Ids, and what is not padding: None if nothing is, which spares networks a mask."""
@@ -37,6 +62,10 @@ class PreparedData(Dataset[Example]):
         N, L = manifest.counts.sequences, manifest.length
         self.tokens: np.memmap = np.memmap(directory / "tokens.bin", np.dtype(manifest.dtype), "r", shape=(N, L))
         self.lengths: np.memmap = np.memmap(directory / "lengths.bin", LENGTH_DTYPE, "r", shape=(N,))
+        self.starts: np.memmap | None = None
+        """Of pairs: where the answers begin."""
+        if manifest.layout == "pairs":
+            self.starts = np.memmap(directory / "starts.bin", LENGTH_DTYPE, "r", shape=(N,))
         self.counts: np.ndarray = np.fromfile(directory / "counts.bin", COUNT_DTYPE)
 
     @classmethod
@@ -54,7 +83,11 @@ class PreparedData(Dataset[Example]):
     def __getitem__(self, index: int | slice | list[int] | np.ndarray) -> Example:
         ids = torch.from_numpy(np.asarray(self.tokens[index], dtype=np.int64))
         lengths = torch.from_numpy(np.asarray(self.lengths[index], dtype=np.int64))
-        return Example(ids, torch.arange(ids.shape[-1]) < lengths[..., None])
+        place = torch.arange(ids.shape[-1])
+        if self.starts is None:
+            return Example(ids, place < lengths[..., None])
+        starts = torch.from_numpy(np.asarray(self.starts[index], dtype=np.int64))
+        return Example(ids, place < lengths[..., None], place < starts[..., None])
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer it was made with."""
@@ -72,15 +105,18 @@ class PreparedData(Dataset[Example]):
 
     @property
     def fingerprint(self) -> str:
-        """Of tokens and lengths: equal tokens with other lengths have padding elsewhere."""
-        return f"{self.manifest.tokens_sha256}, lengths {hashlib.sha256(self.lengths.tobytes()).hexdigest()}"
+        """Of tokens and lengths: equal tokens with other lengths have padding elsewhere; so with other answers."""
+        found = f"{self.manifest.tokens_sha256}, lengths {hashlib.sha256(self.lengths.tobytes()).hexdigest()}"
+        if self.starts is None:
+            return found
+        return f"{found}, answers {hashlib.sha256(self.starts.tobytes()).hexdigest()}"
 
     def documents(self) -> Iterator[np.ndarray]:
         """The ids of each document, without BOS, EOS and padding: what packing was given, less what it left out."""
         before = int(self.manifest.ends in ("both", "bos"))
         after = int(self.manifest.ends in ("both", "eos"))
         texts = (row[before : int(n) - after] for row, n in zip(self.tokens, self.lengths, strict=True))
-        if self.manifest.layout == "padded":
+        if self.manifest.layout != "packed":
             yield from texts
             return
         separator = self.tokenizer().eos_id

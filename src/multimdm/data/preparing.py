@@ -17,11 +17,12 @@ from typing import Literal
 
 from multimdm.data.detokenize import DETOKENIZERS
 from multimdm.data.directories import whole_directory
-from multimdm.data.encoding import Encoded, encode_documents
+from multimdm.data.encoding import Encoded, encode_documents, token_dtype
 from multimdm.data.foreign_tokenizers import directory_hash, load_tokenizer
 from multimdm.data.manifest import Manifest, SourceStamp
 from multimdm.data.mixture import interleave, parse_weight
 from multimdm.data.options import PrepareOptions
+from multimdm.data.pairs import encode_pairs, pair_frame, prompt_form
 from multimdm.data.reuse import existing, reusable
 from multimdm.data.sources import Source, open_source
 from multimdm.data.split_writer import SplitWriter
@@ -109,8 +110,7 @@ def _tokenizer(options: PrepareOptions, sources: list[Source], progress: Callabl
         done = replace(done, bytes_read=done.bytes_read + count)
 
     def documents() -> Iterator[str]:
-        limit = None if options.mix else options.max_documents
-        for number, text in enumerate(islice(_all_documents(sources, advance), limit), start=1):
+        for number, text in enumerate(_all_texts(options, sources, advance), start=1):
             if number % 1024 == 0:
                 progress(replace(done, documents=number))
             yield detokenize(text)
@@ -120,8 +120,13 @@ def _tokenizer(options: PrepareOptions, sources: list[Source], progress: Callabl
     return train_bpe(documents(), bpe_size(options.tokenizer))
 
 
-def _all_documents(sources: list[Source], advance: Callable[[int], None]) -> Iterator[str]:
-    return (text for source in sources for text in source.documents(advance))
+def _all_texts(options: PrepareOptions, sources: list[Source], advance: Callable[[int], None]) -> Iterator[str]:
+    """Documents, or the prompts and answers of pairs."""
+    limit = None if options.mix else options.max_documents
+    if options.layout != "pairs":
+        return islice((text for source in sources for text in source.documents(advance)), limit)
+    pairs = (pair for source in sources for pair in source.pairs(options.fields, advance))
+    return (text for pair in islice(pairs, limit) for text in pair.texts())
 
 
 def _total(sources: list[Source]) -> int | None:
@@ -161,10 +166,19 @@ class _Stream:
             yield from (Split(batch, None) for batch in batches)
             yield from (Split(None, batch) for source in held_out for batch in self._encoded(source))
 
+    def _batches(self, source: Source) -> Iterator[Encoded]:
+        options, tokenizer = self._options, self._tokenizer
+        if options.layout == "pairs":
+            form = prompt_form(options.template, options.ends, tokenizer)
+            frame = pair_frame(tokenizer, options.length, form, token_dtype(tokenizer.vocab_size))
+            room = frame.room if options.too_long == "error" else None
+            return encode_pairs(source.pairs(options.fields, self._advance), tokenizer, form, room)
+        detokenize = DETOKENIZERS[options.detokenize] if options.detokenize else None
+        return encode_documents(source.documents(self._advance), tokenizer, detokenize)
+
     def _encoded(self, source: Source) -> Iterator[Encoded]:
-        detokenize = DETOKENIZERS[self._options.detokenize] if self._options.detokenize else None
         some = False
-        for batch in encode_documents(source.documents(self._advance), self._tokenizer, detokenize):
+        for batch in self._batches(source):
             done = self._done
             self._done = replace(done, documents=done.documents + len(batch), tokens=done.tokens + len(batch.ids))
             self._progress(self._done)

@@ -49,7 +49,7 @@ def changes(
 
     Local files and tokenizer directories are looked at; a name on the Hub is taken to mean what it meant.
     """
-    now, then = as_recorded(options), manifest.options
+    now, then = as_recorded(options), {**as_recorded(PrepareOptions()), **manifest.options}  # options may be newer
     changed = [
         f"--{name.replace('_', '-')} was {json.dumps(then.get(name))}, is {json.dumps(value)}"
         for name, value in now.items()

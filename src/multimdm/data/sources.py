@@ -8,11 +8,14 @@ Documents that are blank (nothing but white space) are dropped everywhere.
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from multimdm.data.documents import Reading, read_documents
 from multimdm.data.files import LocalFile, find_files
+from multimdm.data.pairs import Pair, PairFields, pair_of
+from multimdm.data.records import read_records
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class LocalSource:
         for file in self.files:
             yield from _not_blank(read_documents(file, self.reading, advance))
 
+    def pairs(self, fields: PairFields, advance: Callable[[int], None]) -> Iterator[Pair]:
+        """All prompts and answers, file after file."""
+        records = (record for file in self.files for record in read_records(file, advance))
+        return (pair_of(record.values, fields, record.where) for record in records)
+
     def stamps(self) -> list[FileStamp]:
         """One for each file."""
         return [FileStamp.of(file.path) for file in self.files]
@@ -86,6 +94,11 @@ class HubSource:
     def documents(self, advance: Callable[[int], None]) -> Iterator[str]:
         """Row after row."""
         return _not_blank(self._rows())
+
+    def pairs(self, fields: PairFields, advance: Callable[[int], None]) -> Iterator[Pair]:
+        """Row after row."""
+        where = (f"source '{self.name}', row {number}" for number in count(1))
+        return (pair_of(values, fields, place) for place, values in zip(where, self._open(), strict=False))
 
     def stamps(self) -> list[FileStamp]:
         """None: what the Hub holds is known by its name only."""

@@ -2,6 +2,7 @@
 
 tokens.bin   [N, L] ids, uint16 or uint32, little-endian
 lengths.bin  [N]    valid positions of each sequence, uint32; padding follows them
+starts.bin   [N]    of --layout pairs: where the answer of each sequence begins, uint32
 counts.bin   [V]    how often each token occurs in valid positions, int64
 tokenizer.json, tokenizer_config.json, manifest.json
 cells/       where a teacher has the numbers of the tokens, if it was asked (`cells.py`)
@@ -16,15 +17,16 @@ import numpy as np
 from multimdm.data.encoding import token_dtype
 from multimdm.data.inert import inert
 from multimdm.data.manifest import Manifest
-from multimdm.data.packing import Sequences
+from multimdm.data.packing import PairSequences, Sequences
 from multimdm.data.tokenizer import Tokenizer
 
 LENGTH_DTYPE, COUNT_DTYPE = np.dtype("<u4"), np.dtype("<i8")
 
 CELLS = "cells"
 """The folder with cells of the tokens (`cells.py`), one below it for each teacher."""
+_TOKENIZER_FILES = ["tokenizer.json", "tokenizer_config.json"]
 OUR_FILES = frozenset(
-    ["tokens.bin", "lengths.bin", "counts.bin", "manifest.json", "tokenizer.json", "tokenizer_config.json", CELLS]
+    ["tokens.bin", "lengths.bin", "starts.bin", "counts.bin", "manifest.json", *_TOKENIZER_FILES, CELLS]
 )
 """All that a directory of prepared data holds. Cells go with the tokens that they belong to."""
 
@@ -32,7 +34,7 @@ OUR_FILES = frozenset(
 class SequenceWriter:
     """Appends sequences to tokens.bin and lengths.bin and counts their tokens."""
 
-    def __init__(self, directory: Path, length: int, vocab_size: int) -> None:
+    def __init__(self, directory: Path, length: int, vocab_size: int, answers: bool = False) -> None:
         self.directory, self.length = directory, length
         self.dtype = token_dtype(vocab_size)
         self.sequences = 0
@@ -40,6 +42,7 @@ class SequenceWriter:
         self._hash = hashlib.sha256()
         self._tokens = open(directory / "tokens.bin", "wb")  # noqa: SIM115 (closed by __exit__)
         self._lengths = open(directory / "lengths.bin", "wb")  # noqa: SIM115
+        self._starts = open(directory / "starts.bin", "wb") if answers else None  # noqa: SIM115
 
     def __enter__(self) -> "SequenceWriter":
         return self
@@ -47,15 +50,17 @@ class SequenceWriter:
     def __exit__(self, *_: object) -> None:
         self._tokens.close()
         self._lengths.close()
+        if self._starts is not None:
+            self._starts.close()
 
     @property
     def dtype_name(self) -> Literal["<u2", "<u4"]:
         """The type of the tokens, as the manifest has it."""
         return "<u2" if self.dtype.itemsize == 2 else "<u4"
 
-    def write(self, sequences: Sequences) -> None:
+    def write(self, sequences: Sequences | PairSequences) -> None:
         """Append a block."""
-        ids, lengths = sequences
+        ids, lengths = sequences.ids, sequences.lengths
         full = bool((lengths == self.length).all())
         valid = ids.ravel() if full else ids[np.arange(self.length) < lengths[:, None]]
         self.token_counts += np.bincount(valid, minlength=len(self.token_counts))
@@ -63,6 +68,9 @@ class SequenceWriter:
         self._hash.update(data)
         self._tokens.write(data)
         self._lengths.write(lengths.astype(LENGTH_DTYPE).data)
+        if self._starts is not None:
+            assert isinstance(sequences, PairSequences)
+            self._starts.write(sequences.starts.astype(LENGTH_DTYPE).data)
         self.sequences += len(ids)
 
     def finish(self) -> str:
@@ -82,6 +90,8 @@ def verified_manifest(directory: Path) -> Manifest:
         "lengths.bin": N * LENGTH_DTYPE.itemsize,
         "counts.bin": manifest.vocab_size * COUNT_DTYPE.itemsize,
     }
+    if manifest.layout == "pairs":
+        sizes["starts.bin"] = N * LENGTH_DTYPE.itemsize
     for name, size in sizes.items():
         path = directory / name
         if not path.is_file():

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from multimdm.evaluation.held_out import parts_of
+from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating
+from multimdm.pipeline.ranks import shared
 
 
 def evaluate_nelbo(
@@ -21,12 +22,19 @@ def evaluate_nelbo(
 ) -> Nelbo:
     """Nats per token with standard error; times evenly spread over the sequences, anew in each of the draws.
 
-    The noise of a sequence is its own, so the batch size changes nothing.
+    The noise of a sequence is its own, so the batch size changes nothing. Of prompts and answers it is the bound for
+    answers and their ends given the prompts, per token of an answer.
     """
-    sums, V = NelboSums.none(), model.network.config.vocab_size
+    V = model.network.config.vocab_size
+
+    def of(part: Part) -> NelboSums:
+        streams = part.streams(seed)
+        sums = nelbo_sums(
+            model.network, model.process, part.ids, part.valid, part.times, streams, V, part.given, part.tokens
+        )
+        progress(len(part.ids) * draws)
+        return sums
+
     with evaluating(model.network):
-        for part in parts_of(model, text, sequences, draws, seed, batch_size):
-            streams = part.streams(seed)
-            sums += nelbo_sums(model.network, model.process, part.ids, part.valid, part.times, streams, V)
-            progress(len(part.ids) * draws)
-    return replace(sums.estimate(model.process), exact=model.process is None)
+        found = shared(parts_of(model, text, sequences, draws, seed, batch_size), of)
+    return replace(NelboSums.of_parts(found).estimate(model.process), exact=model.process is None)

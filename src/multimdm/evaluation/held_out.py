@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import validation_times
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
@@ -23,13 +22,25 @@ class Part(NamedTuple):
     times: Float64[Tensor, "draws B"]
     first: int
     """The number of the first of them, for their streams."""
+    given: Bool[Tensor, "B L"] | None = None
+    """The prompts of pairs. `valid` is then None: what fills a sequence up says where its answer ends."""
+    written: Int64[Tensor, " B"] | None = None
+    """Of pairs: the tokens of each answer, its end included, and what fills the sequence up left out."""
 
     @property
     def tokens(self) -> Int64[Tensor, " B"]:
-        """How many each sequence has."""
+        """How many each sequence has, for figures per token."""
+        if self.written is not None:
+            return self.written
         if self.valid is not None:
             return self.valid.sum(1)
         return torch.full((len(self.ids),), self.ids.shape[1], device=self.ids.device)
+
+    @property
+    def counted(self) -> Bool[Tensor, "B L"]:
+        """What is neither padding nor given."""
+        counted = torch.ones_like(self.ids, dtype=torch.bool) if self.valid is None else self.valid
+        return counted if self.given is None else counted & ~self.given
 
     def streams(self, seed: int) -> Streams:
         """The noise of a sequence is its own, so the batch size changes nothing."""
@@ -46,5 +57,9 @@ def parts_of(model: Model, text: RealText, sequences: int, draws: int, seed: int
     device = next(model.network.parameters()).device
     for start in range(0, n, batch_size):
         rows = slice(start, min(start + batch_size, n))
-        ids, valid = Example(example.ids[rows], example.valid[rows]).on(device)
-        yield Part(ids, valid, times[:, rows], start)
+        part = example.rows(rows)
+        if part.given is None:
+            yield Part(*part.on(device), times[:, rows], start)
+        else:
+            given, written = part.given.to(device), part.counted.sum(1).to(device)
+            yield Part(part.ids.to(device), None, times[:, rows], start, given, written)

@@ -23,6 +23,7 @@ from multimdm.evaluation.real_text import RealText
 from multimdm.objectives.base import Network
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating
+from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask, Streams
 
 _LITTLE = 0.05
@@ -80,17 +81,18 @@ def evaluate_mask_reading(
     process = model.process
     if not (isinstance(process, MultiMask) and reads_masks(model)):
         raise ValueError(f"what masks tell is for several masks whose noise is not kept; got {process!r}")
-    true, gained = NelboSums.none(), NelboSums.none()
+
+    def of(part: Part) -> tuple[NelboSums, NelboSums]:
+        with_true, with_random = masked_losses(
+            model.network, process, part, part.streams(seed), part.streams(seed + _OTHER_STREAM)
+        )
+        tokens, none = part.tokens.double(), torch.zeros_like(with_true)
+        progress(len(part.ids) * draws)
+        return NelboSums.of(with_true, none, tokens), NelboSums.of(with_random - with_true, none, tokens)
+
     with evaluating(model.network):
-        for part in parts_of(model, text, sequences, draws, seed, batch_size):
-            with_true, with_random = masked_losses(
-                model.network, process, part, part.streams(seed), part.streams(seed + _OTHER_STREAM)
-            )
-            tokens, none = part.tokens.double(), torch.zeros_like(with_true)
-            true += NelboSums.of(with_true, none, tokens)
-            gained += NelboSums.of(with_random - with_true, none, tokens)
-            progress(len(part.ids) * draws)
-    nelbo, difference = true.estimate(), gained.estimate()
+        found = shared(parts_of(model, text, sequences, draws, seed, batch_size), of)
+    nelbo, difference = (NelboSums.of_parts(sums).estimate() for sums in zip(*found, strict=True))
     random, by_rule = nelbo.total + difference.total, process.readout == "context"
     return MaskReading(nelbo.total, random, difference.standard_error, nelbo.sequences, by_rule)
 
@@ -101,9 +103,8 @@ def masked_losses(
 ) -> Float64[Tensor, "2 B"]:
     """The loss per sequence with true and with random masks, averaged over the draws."""
     found = []
-    counted = torch.ones_like(part.ids, dtype=torch.bool) if part.valid is None else part.valid
     for spread in part.times.to(part.ids.device):
-        hidden = draw_hidden(process, counted, spread, noise)
+        hidden = draw_hidden(process, part.counted, spread, noise)
         x_t = hide(process, part.ids, hidden, noise)
         random = torch.where(hidden.positions, process.prior(x_t.shape, masks, x_t.device), x_t)
         losses = [

@@ -5,6 +5,7 @@ random times the estimate would have no finite variance, and no standard error w
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -72,6 +73,11 @@ class NelboSums:
         columns = rec, ident, total**2, total * tokens, tokens**2, tokens, torch.ones_like(tokens)
         return NelboSums(torch.stack([column.sum() for column in columns]).cpu())
 
+    @staticmethod
+    def of_parts(parts: Sequence["NelboSums"]) -> "NelboSums":
+        """Added in their order."""
+        return sum(parts, NelboSums.none())
+
     def __add__(self, other: "NelboSums") -> "NelboSums":
         return NelboSums(self.values + other.values)
 
@@ -94,25 +100,33 @@ def nelbo_sums(
     times: Float64[Tensor, "draws B"],
     generator: Streams,
     start_symbol: int | None = None,
+    given: Bool[Tensor, "B L"] | None = None,
+    tokens: Int64[Tensor, " B"] | None = None,
 ) -> NelboSums:
     """Sums over a batch, each sequence noised once for every row of `times`: numbers in (0, 1), which are the times
     themselves or, for masks, stand for how many positions are hidden.
 
-    For a causal network `process` is None, nothing is random, and `start_symbol` is what it is shown first.
+    For a causal network `process` is None, nothing is random, and `start_symbol` is what it is shown first. What is
+    `given` is never noised, and the sums bound -log p of the rest given it. Figures are per token that counts, or per
+    token of as many in each sequence as `tokens` says.
     """
+    if given is not None and (isinstance(process, Hybrid) or (isinstance(process, MultiMask) and process.tied_noise)):
+        raise ValueError(f"given tokens are for masks and uniform states with noise of their own; got {process!r}")
+    counted = _counted(ids, valid, None if given is None else given.to(ids.device))
     if process is None:
         require(start_symbol is not None, "start_symbol must be given for a network without a process; got None")
-        rec, ident = _next_token_loss(network, ids, valid, start_symbol or 0)
+        rec, ident = _next_token_loss(network, ids, valid, counted, start_symbol or 0)
     elif isinstance(process, Hybrid):
         rec, ident = torch.stack([_hybrid_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     elif isinstance(process, MultiMask) and process.tied_noise:
         rec, ident = torch.stack([_tied_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
     elif isinstance(process, MultiMask):
-        rec, ident = torch.stack([_masked_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
+        rec, ident = torch.stack(
+            [_masked_loss(network, process, ids, valid, counted, t, generator) for t in times]
+        ).mean(0)
     else:
-        rec, ident = torch.stack([_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
-    tokens = (torch.full_like(rec, ids.shape[1]) if valid is None else valid.sum(1)).double()
-    return NelboSums.of(rec, ident, tokens)
+        rec, ident = torch.stack([_loss(network, process, ids, valid, counted, t, generator) for t in times]).mean(0)
+    return NelboSums.of(rec, ident, (counted.sum(1) if tokens is None else tokens.to(rec.device)).double())
 
 
 def validation_times(sequences: int, draws: int, seed: int) -> Float64[Tensor, "draws sequences"]:
@@ -122,28 +136,50 @@ def validation_times(sequences: int, draws: int, seed: int) -> Float64[Tensor, "
 
 
 def _loss(
-    network: Network, process: Process, ids: Tensor, valid: Tensor | None, t: Tensor, generator: Streams
+    network: Network,
+    process: Process,
+    ids: Tensor,
+    valid: Tensor | None,
+    counted: Tensor,
+    t: Tensor,
+    generator: Streams,
 ) -> Float64[Tensor, "2 B"]:
-    """Both terms per sequence, summed over its positions."""
+    """Both terms per sequence, summed over its positions; padding, which is not looked at, and prompts stay clean."""
     t = t.to(ids.device)
-    x_t = process.corrupt(ids, t, generator)
-    return loss_at(network, process, ids, valid, x_t, x_t, t)
+    x_t = torch.where(counted, process.corrupt(ids, t, generator), ids)
+    return loss_at(network, process, ids, valid, x_t, x_t, t, counted)
 
 
 def _masked_loss(
-    network: Network, process: MultiMask, ids: Tensor, valid: Tensor | None, spread: Tensor, generator: Streams
+    network: Network,
+    process: MultiMask,
+    ids: Tensor,
+    valid: Tensor | None,
+    counted: Tensor,
+    spread: Tensor,
+    generator: Streams,
 ) -> Float64[Tensor, "2 B"]:
     """Both terms per sequence, as they count in the bound."""
-    hidden = draw_hidden(process, _counted(ids, valid), spread.to(ids.device), generator)
+    hidden = draw_hidden(process, counted, spread.to(ids.device), generator)
     x_t = hide(process, ids, hidden, generator)
     return hidden.weight * loss_at(network, process, ids, valid, x_t, x_t, hidden.t)
 
 
 def loss_at(
-    network: Network, process: Process, ids: Tensor, valid: Tensor | None, x_t: Tensor, shown: Tensor, t: Tensor
+    network: Network,
+    process: Process,
+    ids: Tensor,
+    valid: Tensor | None,
+    x_t: Tensor,
+    shown: Tensor,
+    t: Tensor,
+    counted: Tensor | None = None,
 ) -> Float64[Tensor, "2 B"]:
-    """Both terms per sequence in the states x_t, for what the network predicts if it is shown these or others."""
-    active = both(process.active(x_t), valid)
+    """Both terms per sequence in the states x_t, for what the network predicts if it is shown these or others.
+
+    What counts is all but padding, unless another choice is given.
+    """
+    active = both(process.active(x_t), valid if counted is None else counted)
     clean, state, time = ids[active], x_t[active], t[:, None].expand(ids.shape)[active]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
@@ -196,8 +232,9 @@ def _hybrid_loss(
     return _per_sequence(network(process.shown(x_t, t), t, hidden, valid, reduce), hidden)
 
 
-def _next_token_loss(network: Network, ids: Tensor, valid: Tensor | None, start: int) -> Float64[Tensor, "2 B"]:
-    counted = _counted(ids, valid)
+def _next_token_loss(
+    network: Network, ids: Tensor, valid: Tensor | None, counted: Tensor, start: int
+) -> Float64[Tensor, "2 B"]:
     clean = ids[counted]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
@@ -208,9 +245,9 @@ def _next_token_loss(network: Network, ids: Tensor, valid: Tensor | None, start:
     return _per_sequence(network(shift_right(ids, start), None, counted, valid, reduce), counted)
 
 
-def _counted(ids: Tensor, valid: Tensor | None) -> Bool[Tensor, "B L"]:
-    """Everything but padding."""
-    return both(torch.ones_like(ids, dtype=torch.bool), valid)
+def _counted(ids: Tensor, valid: Tensor | None, given: Tensor | None = None) -> Bool[Tensor, "B L"]:
+    """Everything but padding and what is given."""
+    return both(both(torch.ones_like(ids, dtype=torch.bool), valid), None if given is None else ~given)
 
 
 def _per_sequence(terms: Tensor, counted: Tensor) -> Float64[Tensor, "2 B"]:

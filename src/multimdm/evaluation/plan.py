@@ -111,7 +111,8 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
         add("real text", 256, lambda progress: subject.real(text, progress))
     if (held_out := plan.nelbo_text) is not None:
         amount = plan.sequences * plan.draws
-        add("NELBO", amount, lambda progress: subject.nelbo(held_out, plan.sequences, plan.draws, progress))
+        name = "NELBO" if subject.model.process is not None else "negative log-likelihood"
+        add(name, amount, lambda progress: subject.nelbo(held_out, plan.sequences, plan.draws, progress))
         if reads_masks(subject.model):
             add("what masks tell", 2 * amount, lambda progress: _mask_reading(subject, plan, progress))
     for likelihood in _likelihoods(subject, plan):

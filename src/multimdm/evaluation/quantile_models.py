@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from multimdm.evaluation.bootstrap import Bootstrap
 from multimdm.evaluation.held_out import Part, parts_of
@@ -16,7 +17,9 @@ from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating, length_of, tokenizer_of
+from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask
+from multimdm.process.checks import require
 from multimdm.process.quantile import Cells, Order
 
 _TOGETHER = 64
@@ -69,13 +72,17 @@ def one_step_bound(
     progress: Progress = ignore,
 ) -> Nelbo:
     """What -log p_1 of held-out text is at most, in nats per token, in two terms."""
-    process, sums = _process(model), NelboSums.none()
+    process = _process(model)
+
+    def of(part: Part) -> NelboSums:
+        cells, streams = _cells(noise, part), part.streams(seed)
+        sums = one_step_sums(model.network, process, part.ids, part.valid, cells, streams, draws)
+        progress(len(part.ids) * draws)
+        return sums
+
     with evaluating(model.network):
-        for part in parts_of(model, text, sequences, draws, seed, _TOGETHER):
-            cells, streams = _cells(noise, part), part.streams(seed)
-            sums += one_step_sums(model.network, process, part.ids, part.valid, cells, streams, draws)
-            progress(len(part.ids) * draws)
-    return replace(sums.estimate(process), one_step=True)
+        found = shared(parts_of(model, text, sequences, draws, seed, _TOGETHER), of)
+    return replace(NelboSums.of_parts(found).estimate(process), one_step=True)
 
 
 def recall_by_importance(
@@ -89,23 +96,26 @@ def recall_by_importance(
     progress: Progress = ignore,
 ) -> Recall:
     """-log p_1 of held-out text, from noise that the teacher proposes for it."""
-    process, found, tokens = _process(model), [], []
+    process = _process(model)
+
+    def of(part: Part) -> tuple[Tensor, Tensor]:
+        cells, streams = _cells(noise, part), part.streams(seed)
+        log_probs = one_step_log_prob(
+            model.network, process, part.ids, part.valid, cells, streams, strings, temperature
+        )
+        progress(strings * len(part.ids) // sequences)
+        return log_probs.cpu(), part.tokens.cpu()
+
     with evaluating(model.network):
-        for part in parts_of(model, text, sequences, 1, seed, _TOGETHER):
-            cells, streams = _cells(noise, part), part.streams(seed)
-            log_probs = one_step_log_prob(
-                model.network, process, part.ids, part.valid, cells, streams, strings, temperature
-            )
-            found.append(log_probs.cpu())
-            tokens.append(part.tokens.cpu())
-            progress(strings * len(part.ids) // sequences)
-    num_tokens = torch.cat(tokens)
-    nats = Bootstrap(len(num_tokens)).ratio(-torch.cat(found), num_tokens)
+        found = shared(parts_of(model, text, sequences, 1, seed, _TOGETHER), of)
+    log_probs, num_tokens = (torch.cat(each) for each in zip(*found, strict=True))
+    nats = Bootstrap(len(num_tokens)).ratio(-log_probs, num_tokens)
     return Recall(float(temperature), nats, len(num_tokens), strings, proposed=True)
 
 
 def _cells(noise: QuantileNoise, part: Part) -> Cells:
     """Of held-out texts, as the teacher has them."""
+    require(part.given is None, "quantile noise is measured on whole texts; these data are prompts and answers")
     valid = None if part.valid is None else part.valid.cpu()
     return cells_of_text(noise.teacher, part.ids.cpu(), valid, noise.order)
 

@@ -75,7 +75,7 @@ class PreparedText:
         size = len(self._data)
         num = min(num, size)
         example = self._data[((torch.arange(num) * size) // num).numpy()]
-        return Example(example.ids[:, : self._length], example.valid[:, : self._length])
+        return example.cut(self._length)
 
 
 def real_text(data: str | Path, model: Model, length: int | None = None) -> RealText:

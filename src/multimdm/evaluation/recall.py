@@ -20,6 +20,7 @@ from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
+from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.process.anchored import shown_with_end
 from multimdm.process.checks import check_integer, require
@@ -61,6 +62,7 @@ def one_step_recall(
     """Of held-out text. What stands in the place of padding may be anything."""
     check_integer("sequences", sequences, 1)
     example = text.take(sequences)
+    require(example.given is None, "recall is of whole texts; these data are prompts and answers: leave it out")
     log_probs = one_step_log_probs(model, example.ids, example.valid, strings, temperature, seed, progress)
     nats = Bootstrap(len(example.ids)).ratio(-log_probs, example.valid.sum(1))
     return Recall(float(temperature), nats, len(example.ids), strings)
@@ -82,13 +84,17 @@ def one_step_log_probs(
     check_integer("strings", strings, 1)
     if isinstance(process, MultiMask) and process.num_masks == 1:
         strings = 1  # there is only one
-    total = torch.full((len(texts),), -math.inf, dtype=torch.float64)
-    for start in range(0, strings, _STRINGS):
+
+    def of(start: int) -> Float64[Tensor, " n"]:
         num = min(_STRINGS, strings - start)
         noise = process.prior((num, texts.shape[1]), Streams.spawn(seed, num, start))
-        found = log_probs_given_noise(model, texts, valid, noise, temperature)
-        total = torch.logaddexp(total, found.logsumexp(1))
+        found = log_probs_given_noise(model, texts, valid, noise, temperature).logsumexp(1)
         progress(num)
+        return found
+
+    total = torch.full((len(texts),), -math.inf, dtype=torch.float64)
+    for found in shared(range(0, strings, _STRINGS), of):
+        total = torch.logaddexp(total, found)
     return total - math.log(strings)
 
 

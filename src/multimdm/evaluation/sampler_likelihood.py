@@ -19,11 +19,12 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
-from multimdm.evaluation.held_out import parts_of
+from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating
+from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, MultiMask, Process
 from multimdm.process.checks import require
 from multimdm.samplers.batch import Batch, Network
@@ -64,13 +65,15 @@ def evaluate_sampler_likelihood(
     step, process = state_step(order, steps, temperature), model.process
     require(has_sampler_likelihood(process), f"an exact likelihood needs one mask that is not tied; got {process!r}")
     assert isinstance(process, MultiMask)
-    found, tokens = [], []
+
+    def of(part: Part) -> tuple[Tensor, Tensor]:
+        nats = -sampler_log_likelihood(model.network, process, step, part.ids, part.given, part.valid).cpu()
+        progress(len(part.ids) * steps)
+        return nats, part.tokens.cpu()
+
     with evaluating(model.network):
-        for part in parts_of(model, text, sequences, 1, 0, batch_size):
-            found.append(-sampler_log_likelihood(model.network, process, step, part.ids, valid=part.valid).cpu())
-            tokens.append(part.tokens.cpu())
-            progress(len(part.ids) * steps)
-    nats, count = torch.cat(found), torch.cat(tokens)
+        found = shared(parts_of(model, text, sequences, 1, 0, batch_size), of)
+    nats, count = (torch.cat(each) for each in zip(*found, strict=True))
     estimate = Bootstrap(len(nats)).ratio(nats, count.double())
     return SamplerLikelihood(order, steps, float(temperature), estimate, len(nats), int(count.sum()))
 

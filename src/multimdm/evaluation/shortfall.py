@@ -19,7 +19,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
-from multimdm.evaluation.held_out import parts_of
+from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -28,6 +28,7 @@ from multimdm.evaluation.tales_models import speaks_tales, tales_for
 from multimdm.objectives.base import Network, both
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating, length_of
+from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask, Process, Streams, Time, Uniform
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
@@ -83,17 +84,18 @@ def shortfall_on_data(
 ) -> Shortfall:
     """On held-out text, each noised once; times as for the NELBO."""
     process, perfect = _opponents(model)
-    found, times = [], []
+
+    def of(part: Part) -> tuple[Tensor, Tensor]:
+        t = part.times[0].to(part.ids.device)
+        x_t = process.corrupt(part.ids, t, part.streams(seed))
+        watched = Watched(model.network, perfect, process)
+        watched(x_t, t, both(process.active(x_t), part.valid), part.valid, _nothing)
+        progress(len(part.ids))
+        return watched.calls[0], t.cpu()
+
     with torch.no_grad(), evaluating(model.network):
-        for part in parts_of(model, text, sequences, 1, seed, batch_size):
-            t = part.times[0].to(part.ids.device)
-            x_t = process.corrupt(part.ids, t, part.streams(seed))
-            watched = Watched(model.network, perfect, process)
-            watched(x_t, t, both(process.active(x_t), part.valid), part.valid, _nothing)
-            found += watched.calls
-            times.append(t.cpu())
-            progress(len(part.ids))
-    sums, t = torch.cat(found, dim=1), torch.cat(times)
+        found = shared(parts_of(model, text, sequences, 1, seed, batch_size), of)
+    sums, t = torch.cat([sums for sums, _ in found], dim=1), torch.cat([t for _, t in found])
     bins = (t * _BINS).long().clamp_max(_BINS - 1)
     rows = [bins == number for number in reversed(range(_BINS))]
     return Shortfall("data", None, None, len(t), _per_token(sums), _by_time([(t[row], sums[:, row]) for row in rows]))
@@ -108,19 +110,19 @@ def shortfall_of_sampler(
     require(sampling.guidance == 0, f"guidance must be 0 where predictions are compared; got {sampling.guidance}")
     step, L = step_of(process, sampling), length_of(model, drawing.length)
     device = next(model.network.parameters()).device
-    calls: list[list[Tensor]] = [[] for _ in range(step.num_steps)]
-    times: list[list[Tensor]] = [[] for _ in range(step.num_steps)]
+
+    def of(first: int) -> list[tuple[Tensor, Tensor]]:
+        num = min(drawing.batch_size, drawing.num - first)
+        watched = Watched(model.network, perfect, process)
+        given = torch.zeros((num, L), dtype=torch.long, device=device)
+        generate(watched, process, step, given, generator=Streams.spawn(drawing.seed, num, first))
+        progress(num * steps)
+        return list(zip(watched.times, watched.calls, strict=True))
+
     with evaluating(model.network):
-        for first in range(0, drawing.num, drawing.batch_size):
-            num = min(drawing.batch_size, drawing.num - first)
-            watched = Watched(model.network, perfect, process)
-            given = torch.zeros((num, L), dtype=torch.long, device=device)
-            generate(watched, process, step, given, generator=Streams.spawn(drawing.seed, num, first))
-            for k, (sums, t) in enumerate(zip(watched.calls, watched.times, strict=True)):
-                calls[k].append(sums)
-                times[k].append(t)
-            progress(num * steps)
-    each = [(torch.cat(t), torch.cat(sums, dim=1)) for t, sums in zip(times, calls, strict=True) if sums]
+        found = shared(range(0, drawing.num, drawing.batch_size), of)
+    by_call = [[calls[k] for calls in found if k < len(calls)] for k in range(step.num_steps)]
+    each = [(torch.cat([t for t, _ in call]), torch.cat([s for _, s in call], dim=1)) for call in by_call if call]
     nats = _of_all_calls([sums for _, sums in each])
     return Shortfall("sampler", steps, float(temperature), drawing.num, nats, _by_time(each))
 

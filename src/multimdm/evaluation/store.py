@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from multimdm.data.directories import write_text
+from multimdm.pipeline.ranks import agreed, current
 
 _FORMAT = 3
 """Raised when the meaning of stored figures changes: older ones are then measured anew."""
@@ -18,7 +19,10 @@ Result = TypeVar("Result")
 
 
 class Store:
-    """Results by what they depend on: in memory, and in one file each if there is a directory."""
+    """Results by what they depend on: in memory, and in one file each if there is a directory.
+
+    Ranks that share their work hold what the main one holds; it alone writes.
+    """
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
@@ -28,7 +32,7 @@ class Store:
         """The result that is there, or a new one. `kind` is a dataclass; `depends_on` is plain data."""
         found = self.known(kind, depends_on)
         if found is None:
-            found = compute()
+            found = agreed(compute())
             request = _request(kind, depends_on)
             key = _key(request)
             self._write(key, {"request": request, "result": asdict(found)})  # pyright: ignore[reportArgumentType]
@@ -39,7 +43,7 @@ class Store:
         """The result if it is there; nothing is computed."""
         key = _key(_request(kind, depends_on))
         if key not in self._held:
-            found = self._read(kind, key)
+            found = agreed(self._read(kind, key))
             if found is None:
                 return None
             self._held[key] = found
@@ -56,7 +60,7 @@ class Store:
             return None
 
     def _write(self, key: str, content: dict[str, Any]) -> None:
-        if self._directory is not None:
+        if self._directory is not None and current().is_main:
             self._directory.mkdir(parents=True, exist_ok=True)
             write_json(self._path(key), content)
 

@@ -161,11 +161,24 @@ class Block(nn.Module):
         qkv = self.attn_qkv(x).unflatten(-1, (3, self.num_heads, -1))
         turned = Rotary.rotate(qkv[:, :, :2], *angles)  # queries and keys together
         q, k, v = (part.transpose(1, 2) for part in (turned[:, :, 0], turned[:, :, 1], qkv[:, :, 2]))
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal and mask is None)
+        out = attention(q, k, v, mask, causal and mask is None)
         return self.attn_out(out.transpose(1, 2).flatten(2))
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """softmax(q k^T / sqrt(e)) v for heads [B, h, L, e].
+
+    On a CPU, torch's kernel takes ten times as long backward in bfloat16 as in float32, so half precision is widened
+    for it; all other products of a block stay in half precision, where they are four times as fast.
+    """
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16:
+        wide = (part.float() for part in (q, k, v))
+        with torch.autocast("cpu", enabled=False):
+            return F.scaled_dot_product_attention(*wide, attn_mask=mask, is_causal=causal).to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
 
 
 class Output(nn.Module):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
@@ -32,6 +33,17 @@ class Batch:
     """x_1 of each sequence, where it is tied to the text."""
     weight: Float64[Tensor, " B"] | None = None
     """What the loss of each sequence is multiplied by, for times that were not drawn evenly; None for 1."""
+    given: Bool[Tensor, "B L"] | None = None
+    """The prompts: seen as they are, never noised and never asked for; None if nothing is given."""
+
+    def asked(self, active: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
+        """Of these positions, the ones that have a loss: neither padding nor given."""
+        active = both(active, self.valid)
+        return active if self.given is None else active & ~self.given
+
+    def keep(self, x: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"]:
+        """A state of the sequences with what is given as it is."""
+        return x if self.given is None else torch.where(self.given, self.ids, x)
 
     @property
     def progress(self) -> float:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
+from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.coupling import couple
 from multimdm.objectives.divergence import divergence
@@ -72,7 +72,8 @@ class Consistency:
             assert isinstance(self.process, MultiMask)
             end = tied_path(self.process, batch).end
         apart = self.settings.visible_target == "skip"
-        x_s, x_t = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end, apart)
+        states = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end, apart)
+        x_s, x_t = (batch.keep(x) for x in states)
         if self.context is not None:
             mistakes = self.context.mistakes(network, self.process, batch, x_t, t)
             if mistakes is not None:
@@ -102,7 +103,7 @@ class Consistency:
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
-        asked = both(self.process.active(x_t), batch.valid)
+        asked = batch.asked(self.process.active(x_t))
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
         taught, clean = self.process.active(x_s)[where], batch.ids[where]
         weight = of_rows(batch.weight, where[0])

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, both
+from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.settings import ContextSettings
 from multimdm.process import MultiMask, Process
 from multimdm.process.checks import require
@@ -82,7 +82,7 @@ class Context:
             return None
         B, L = x_t.shape
         chosen = batch.generator.uniform((B, 1), x_t.device) < sequences
-        visible = both(~process.active(x_t) & chosen, batch.valid)
+        visible = batch.asked(~process.active(x_t) & chosen)
         if self.law is None:
             return self._own(network, process, batch, x_t, t, visible, chosen[:, 0])
         u = batch.generator.uniform((B, L, 2), x_t.device)
@@ -109,7 +109,7 @@ class Context:
         """
         t = t.clamp_max(_LATEST)
         later = process.schedule.later(t, self.settings.share)
-        x_later = process.transition_sample(x_t, t, later, batch.generator)
+        x_later = batch.keep(process.transition_sample(x_t, t, later, batch.generator))
         u = batch.generator.uniform(x_t.shape, x_t.device)
         where = visible & process.active(x_later)
         rows = chosen.nonzero()[:, 0] if bool(chosen.any()) else chosen.new_zeros(1, dtype=torch.long)

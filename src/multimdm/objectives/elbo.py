@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, both, of_rows
+from multimdm.objectives.base import Batch, Network, Sums, of_rows
 from multimdm.objectives.context import Context
 from multimdm.objectives.ramp import NO_RAMP, Ramp
 from multimdm.process import Process
@@ -27,7 +27,7 @@ class Elbo:
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One draw of x_t per sequence."""
         t = batch.times.to(batch.ids.device)
-        x_t = self.process.corrupt(batch.ids, t, batch.generator)
+        x_t = batch.keep(self.process.corrupt(batch.ids, t, batch.generator))
         shown = x_t if self.context is None else self.context.shown(network, self.process, batch, x_t, t)
         return elbo_sums(network, self.process, batch, shown, x_t, t, self.ramp(batch.progress), batch.weight)
 
@@ -47,7 +47,7 @@ def elbo_sums(
     `density` weighs the sequences: what an importance-sampled time stands for. No [B, L, V] tensor is made: the network
     calls `reduce` on chunks of rows and differentiates each at once.
     """
-    active = both(process.active(x_t), batch.valid)
+    active = batch.asked(process.active(x_t))
     where = active.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
     clean, state, time = batch.ids[where], x_t[where], t[where[0]]
     weight = of_rows(density, where[0])

@@ -18,8 +18,7 @@ class NextToken:
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """The exact value; no randomness is used."""
-        everywhere = torch.ones_like(batch.ids, dtype=torch.bool)
-        counted = everywhere if batch.valid is None else batch.valid
+        counted = batch.asked(torch.ones_like(batch.ids, dtype=torch.bool))
         clean = batch.ids[counted]
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:

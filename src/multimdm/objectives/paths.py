@@ -19,7 +19,7 @@ class FreePath:
 
     def corrupt(self, batch: Batch, t: Time) -> Int64[Tensor, "B L"]:
         """x_t."""
-        return self.process.corrupt(batch.ids, t, batch.generator)
+        return batch.keep(self.process.corrupt(batch.ids, t, batch.generator))
 
     def shown(self, x: Tensor) -> Tensor:
         """What networks are shown of a state."""

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
+from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.divergence import divergence
 from multimdm.objectives.paths import FreePath, TiedPath, path_of
@@ -72,7 +72,7 @@ class Sdtt:
         x_t = path.corrupt(batch, t)
         if self.context is not None:
             x_t = self.context.shown(network, self.process, batch, x_t, t)
-        asked = both(self.process.active(x_t), batch.valid)
+        asked = batch.asked(self.process.active(x_t))
         lesson, state, time = self._simulate(batch, path, x_t, t, delta, asked)
         own_state, own_time = x_t[asked], t[:, None].expand_as(x_t)[asked]
         weight = of_rows(batch.weight, asked.nonzero()[:, 0])

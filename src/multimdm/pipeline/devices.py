@@ -4,6 +4,8 @@ import re
 
 import torch
 
+from multimdm.pipeline.ranks import launched
+
 _NAME = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
@@ -17,6 +19,8 @@ def find_device(name: str) -> torch.device:
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise ValueError(f"device {name}: cuda is not available here; use cpu")
+        if device.index is not None and launched() > 1:
+            raise ValueError(f"device {name}: every rank takes the GPU of its own number; give cuda, or auto")
         count = torch.cuda.device_count()
         if device.index is not None and device.index >= count:
             raise ValueError(f"device {name}: there are {count} GPUs here, cuda:0 to cuda:{count - 1}")

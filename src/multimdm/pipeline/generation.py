@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.pipeline.canvas import Canvas, empty_canvas
+from multimdm.pipeline.ranks import shared
 from multimdm.process import Hybrid, Streams
 from multimdm.process.checks import check_integer, require
 from multimdm.samplers.advice import resolve
@@ -97,18 +98,23 @@ def length_of(model: "Model", length: int | None) -> int:
 
 
 def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Samples:
-    """Make all positions that are not fixed, batch by batch; what the settings leave open is as the model advises."""
+    """Make all positions that are not fixed, batch by batch; what the settings leave open is as the model advises.
+
+    Ranks that share their work (`ranks.py`) take the batches in turn.
+    """
     sampling = resolve(sampling, model.advice)
     run.check()
     length_of(model, canvas.given.shape[1])
-    canvas = canvas.to(next(model.network.parameters()).device)
+    device = next(model.network.parameters()).device
+    canvas = canvas.to(device)
     make = _maker(model, canvas, sampling)
-    num, parts = len(canvas.given), []
+
+    def made(start: int) -> Generated:
+        part = canvas.rows(slice(start, start + run.batch_size))
+        return make(part, Streams.spawn(run.seed, len(part.given), run.first + start), run)
+
     with evaluating(model.network):
-        for start in range(0, num, run.batch_size):
-            part = canvas.rows(slice(start, start + run.batch_size))
-            streams = Streams.spawn(run.seed, len(part.given), run.first + start)
-            parts.append(make(part, streams, run))
+        parts = shared(range(0, len(canvas.given), run.batch_size), made, device)
     ids = torch.cat([part.ids for part in parts])
     traces = [part.trace for part in parts if part.trace is not None]
     return Samples(

@@ -90,27 +90,31 @@ class Model:
         steps: int | None = None,
         temperature: float | int | None = None,
         seed: int = 0,
-        bos: bool = False,
-        chat: bool = False,
+        bos: bool | None = None,
+        chat: bool | None = None,
         new_tokens: int | None = None,
         **options: Any,
     ) -> Samples:
         """Continuations of a text; `length` counts the prompt too, `new_tokens` only what follows it.
 
         `bos` puts the tokenizer's BOS before the prompt. With `chat` the prompt is what a user says: it is put into the
-        tokenizer's chat template, and the texts are the answers alone, up to their end. `options` as for `sample`.
+        tokenizer's chat template, and the texts are the answers alone, up to their end. A model that was trained on
+        prompts and answers (`model.advice.prompts`) knows which of both it wants; what it gives are answers, too.
+        `options` as for `sample`.
         """
         sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
         tokenizer = tokenizer_of(self, "a prompt")
-        if chat:
+        form = None if self.advice is None else self.advice.prompts
+        if form == "chat" if chat is None else chat:
+            form = "chat"
             ids = chat_ids(tokenizer, [{"role": "user", "content": prompt}])
         else:
-            ids = [*start_ids(tokenizer, bos), *tokenizer.encode_given(prompt)]
+            ids = [*start_ids(tokenizer, form == "bos" if bos is None else bos), *tokenizer.encode_given(prompt)]
         if new_tokens is not None:
             require(length is None, f"give length or new_tokens, not both; got {length} and {new_tokens}")
             length = len(ids) + check_integer("new_tokens", new_tokens, 1)
         samples = fill(self, prompt_canvas(ids, num, length_of(self, length)), sampling, run)
-        return replace(samples, texts=answers_of(tokenizer, samples.ids[:, len(ids) :])) if chat else samples
+        return samples if form is None else replace(samples, texts=answers_of(tokenizer, samples.ids[:, len(ids) :]))
 
     def infill(
         self,

@@ -7,6 +7,9 @@ USUAL_RANKS = (0.01, 0.25)
 OrderName = Literal["id", "probable", "similar", "neighbours"]
 """How recipes call the orders of quantile noise. Two are tables: by a teacher's embeddings, and by the neighbours that
 tokens have in texts."""
+PromptForm = Literal["chat", "bos", "plain"]
+"""How prompts are written for a model that learnt answers: by its tokenizer's chat template, as they are behind BOS, or
+as they are."""
 Readout = Literal["posterior", "context"]
 """What a network's prediction is taken for: the posterior p(x_0^l | x_t), as in the paper, or what the rest of the
 sequence tells of x_0^l, to which the evidence of x_t^l is joined."""

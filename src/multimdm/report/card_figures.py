@@ -91,9 +91,12 @@ def _how(results: CardResults, rows: list[Measurement]) -> str:
 
 
 def _nelbo(nelbo: Nelbo, source: float | None) -> str:
-    what = "Bound for text that is written in one step" if nelbo.one_step else "NELBO"
+    what = "NELBO"
+    if nelbo.one_step or nelbo.exact:
+        what = "Negative log-likelihood" if nelbo.exact else "Bound for text that is written in one step"
+    most = "" if nelbo.exact else "at most "
     words = (
         f"{what} on held-out text: {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token (standard error, "
-        f"{nelbo.sequences:,} sequences), a perplexity of at most {perplexity_text(nelbo.perplexity)}."
+        f"{nelbo.sequences:,} sequences), a perplexity of {most}{perplexity_text(nelbo.perplexity)}."
     )
     return words if source is None else f"{words} The source itself has {source:.4f} nats per token."

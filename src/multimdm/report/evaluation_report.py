@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import multimdm
 from multimdm.evaluation.measurement import Measurement
+from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.distances import chance_text, distances_section
 from multimdm.report.formats import (
@@ -93,9 +94,9 @@ def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int])
 def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     yield heading("Models" if len(evaluations) > 1 else "Model")
     with_nelbo = any(evaluation.nelbo is not None for evaluation in evaluations)
-    exact = any(evaluation.nelbo is not None and evaluation.nelbo.exact for evaluation in evaluations)
-    loss = f"NELBO{f', or {EXACT}' if exact else ''} (nats per token)"
-    header = ["model", "kind", *([loss, "perplexity at most"] if with_nelbo else [])]
+    loss = _loss_name([evaluation.nelbo for evaluation in evaluations if evaluation.nelbo is not None])
+    most = "perplexity at most" if "NELBO" in loss else "perplexity"
+    header = ["model", "kind", *([f"{loss} (nats per token)", most] if with_nelbo else [])]
     rows = []
     for e in evaluations:
         row = [e.label, e.description]
@@ -119,7 +120,7 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         yield table("Recall", ["model", "recall"], recalls, "words")
     entropies = {e.nats_per_token for e in evaluations if e.nats_per_token is not None}
     for nats in sorted(entropies):
-        yield paragraph(f"The exact entropy of the source is {nats:.4f} nats per token: no NELBO can be less.")
+        yield paragraph(f"The exact entropy of the source is {nats:.4f} nats per token: no {loss} can be less.")
     for real in dict.fromkeys(e.real for e in evaluations if e.real is not None):
         said = (
             f"; the judge gives it a perplexity of {full_text(real.gen_ppl, perplexity_text)}" if real.gen_ppl else ""
@@ -131,6 +132,12 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     for e in evaluations:
         if weak := weak_judge_text(e):
             yield warning(f"{e.label}: {weak}")
+
+
+def _loss_name(found: Sequence[Nelbo]) -> str:
+    """Of what these are: a bound, of autoregressive models the thing itself, or some of both."""
+    exact = {nelbo.exact for nelbo in found}
+    return EXACT if exact == {True} else f"NELBO, or {EXACT}" if True in exact else "NELBO"
 
 
 def _networks(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:

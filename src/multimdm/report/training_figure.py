@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from multimdm.report.pareto_figure import COLOURS
 from multimdm.report.style import GREY, apply_style
-from multimdm.training.records import read_records
+from multimdm.training.records import read_records, validation_loss
 
 
 def training_figure(runs: Sequence[Path], begins: Mapping[Path, int] | None = None) -> Figure:
@@ -29,7 +29,7 @@ def training_figure(runs: Sequence[Path], begins: Mapping[Path, int] | None = No
         )
         axes.errorbar(
             [before + r["step"] for r in valid],
-            [r["nelbo"] for r in valid],
+            [validation_loss(r) for r in valid],
             [r["standard_error"] for r in valid],
             color=colour,
             marker="o",
@@ -54,4 +54,4 @@ def _total(record: dict[str, Any]) -> float:
 
 
 def _label(run: Path, valid: list[dict[str, Any]]) -> str:
-    return f"{run.name}, {valid[-1]['nelbo']:.4f}" if valid else run.name
+    return f"{run.name}, {validation_loss(valid[-1]):.4f}" if valid else run.name

@@ -45,7 +45,8 @@ def nelbo_text(evaluations: Sequence[Evaluation]) -> str:
         note = f" ({EXACT})" if nelbo.exact else note
         rows.append([label, f"{entropy_text(nelbo.total)} ± {entropy_text(nelbo.standard_error)}{note}"])
     lines = markdown_table(["model", "nats per token on held-out text ± standard error"], rows)
-    return "\n".join(["### NELBO", "", *lines]) + "\n"
+    title = "Negative log-likelihood" if all(nelbo.exact for _, nelbo in found) else "NELBO"
+    return "\n".join([f"### {title}", "", *lines]) + "\n"
 
 
 def samples_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str:

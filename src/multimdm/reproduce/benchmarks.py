@@ -9,6 +9,7 @@ from multimdm.evaluation.harness.scores import Scored
 from multimdm.evaluation.settings import label_of
 from multimdm.evaluation.store import Store, write_json
 from multimdm.pipeline.answers import Answering
+from multimdm.pipeline.ranks import sharing
 from multimdm.process.checks import require
 from multimdm.report.harness_table import as_data, markdown
 from multimdm.report.markdown import markdown_table
@@ -76,7 +77,10 @@ class Benchmarks(AtScale):
 
         def go(overall: Overall) -> None:
             overall.begin(name, f"benchmarks, seed {seed}")
-            scores = self._scores(seed, overall)
+            with sharing() as ranks:
+                scores = self._scores(seed, overall)
+            if not ranks.is_main:
+                return
             file.parent.mkdir(parents=True, exist_ok=True)
             write_json(file, as_data(scores))
 

@@ -10,7 +10,7 @@ from multimdm.reproduce.comparison import Comparison
 from multimdm.reproduce.entropy_study import EntropyStudy
 from multimdm.reproduce.gpus import own_gpu
 from multimdm.reproduce.places import Places
-from multimdm.reproduce.scale import read_scale
+from multimdm.reproduce.scale import AS_RECIPES_SAY, Execution, read_scale
 from multimdm.reproduce.spec import read_spec
 from multimdm.reproduce.stages import Stage
 from multimdm.reproduce.workers import do_one, work
@@ -45,13 +45,13 @@ class Request:
     benchmarks: str | None = None
     run_code: bool = False
     longer: int = 1
-    micro_batch: int | None = None
+    execution: Execution = AS_RECIPES_SAY
 
 
 def open_work(request: Request) -> tuple[Work, Places]:
     """Read and check the specification and the scale."""
     name, spec = read_spec(request.spec)
-    scale = replace(read_scale(request.scale, request.longer), micro_batch=request.micro_batch)
+    scale = replace(read_scale(request.scale, request.longer), execution=request.execution)
     places = Places(request.out / scale.folder)
     work: Work
     if spec.kind == "conditional_entropy":

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic.dataclasses import dataclass
 
 from multimdm.training.recipes import find_file, parse_recipe, read_yaml
-from multimdm.training.settings import STRICT, NonNegative, Positive, PositiveFloat
+from multimdm.training.settings import STRICT, NonNegative, Positive, PositiveFloat, TrainSettings
 
 Command = Literal["pretrain", "adapt", "distill", "couple"]
 
@@ -75,6 +75,23 @@ class Run:
 
 
 @plain(frozen=True)
+class Execution:
+    """How the work of training is done, in place of what the recipes say. It changes nothing that is learnt."""
+
+    micro_batch: int | None = None
+    """Sequences that one rank works on at once."""
+    precision: Literal["auto", "float32", "bfloat16"] | None = None
+    compile: bool | None = None
+
+    def of(self, train: TrainSettings) -> TrainSettings:
+        """The settings of a recipe, done in this way."""
+        return replace(train, **{name: value for name, value in vars(self).items() if value is not None})
+
+
+AS_RECIPES_SAY = Execution()
+
+
+@plain(frozen=True)
 class Scale:
     """A scale file."""
 
@@ -83,8 +100,7 @@ class Scale:
     runs: Mapping[str, Run]
     longer: int = 1
     """Every run has so many times the steps that the file says."""
-    micro_batch: int | None = None
-    """What one rank works on at once, in place of what the recipes say."""
+    execution: Execution = AS_RECIPES_SAY
 
     @property
     def folder(self) -> str:

@@ -10,9 +10,10 @@ _HEAD = """\
 # Every stage as a job of its own. Jobs go on where they were stopped, so the script can be run again.
 #   SBATCH_OPTIONS  for every job, such as "--partition=gpu --time=24:00:00"
 #   TRAIN_OPTIONS   for training jobs; "--gres=gpu:1" unless set, such as "--gres=gpu:8"
-#   RUN_OPTIONS     for other jobs that run a network; "--gres=gpu:1" unless set, and one is all they can use
+#   RUN_OPTIONS     for other jobs that run a network, which measure; "--gres=gpu:1" unless set
 #   LAUNCH          before training commands, such as
 #                   "torchrun --standalone --nproc-per-node=8 --shutdown-timeout=300 --no-python"
+#   RUN_LAUNCH      the same before measuring commands
 set -euo pipefail
 : "${TRAIN_OPTIONS=--gres=gpu:1}" "${RUN_OPTIONS=--gres=gpu:1}"
 # NOTICE seconds (300 unless set) before its time is over, a job is told so. Training then saves its step; the job is
@@ -37,7 +38,7 @@ def slurm_script(stages: Sequence[Stage], command: Sequence[str]) -> str:
     for stage in stages:
         one = shlex.join([*command, "--stage", stage.name])
         options = "$TRAIN_OPTIONS" if stage.trains else "$RUN_OPTIONS" if stage.runs_network else ""
-        launch = "${LAUNCH:-} " if stage.trains else ""
+        launch = "${LAUNCH:-} " if stage.trains else "${RUN_LAUNCH:-} " if stage.runs_network else ""
         lines.append(f'submit {stage.name} "{" ".join(stage.needs)}" "{options}" "{launch}{one}"')
     last = " ".join(stage.name for stage in stages)
     lines.append(f'submit write "{last}" "" "{shlex.join(command)}"')

@@ -1,6 +1,5 @@
 """What a specification takes: data, training runs and measurements, in an order in which they can be done."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from multimdm.data.json_files import read_json
 from multimdm.data.options import PrepareOptions
 from multimdm.data.preparing import prepare
 from multimdm.evaluation.store import write_json
+from multimdm.pipeline.ranks import sharing, speaks
 from multimdm.reproduce.measuring import Measuring
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.recipes import recipe_of
@@ -41,14 +41,9 @@ class Stage:
     run: Callable[[Overall], None] = field(repr=False)
     """It tells how far it is."""
     trains: bool = False
-    """Whether it may be done by several ranks."""
+    """Whether it is a training run, whose launcher and GPUs are chosen for it alone."""
     runs_network: bool = True
     """Whether it wants a GPU."""
-
-
-def is_main() -> bool:
-    """Whether this process speaks for all ranks of its launcher."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def training_name(run: str, seed: int) -> str:
@@ -81,24 +76,39 @@ def training_stage(run: Run, scale: Scale, seed: int, places: Places) -> Stage:
     needs = [] if run.start is None else [training_name(run.start, seed)]
     if scale.settings.prepare is not None:
         needs.append(DATA)
+    return recipe_stage(name, f"{run.command} {run.name}, seed {seed}", run.command, recipe, out, tuple(needs))
+
+
+def recipe_stage(
+    name: str,
+    says: str,
+    command: str,
+    recipe: TrainingRecipe,
+    out: Path,
+    needs: tuple[str, ...] = (),
+    cost: float = 1.0,
+    aloud: bool = False,
+) -> Stage:
+    """A run of a recipe, named after its directory. A step costs so much beside those of other stages; with `aloud`,
+    what training says is told."""
 
     def done() -> bool:
         return _finished_with(out, recipe)
 
     def go(overall: Overall) -> None:
         start, before = time.monotonic(), _seconds(out)
-        watcher = StageWatcher(overall, name, f"{run.command} {run.name}, seed {seed}", recipe.train.steps)
+        watcher = StageWatcher(overall, name, says, recipe.train.steps, aloud)
         try:
-            outcome = train(JOBS[run.command](recipe, run.name), out, watcher=watcher)
+            outcome = train(JOBS[command](recipe, out.name), out, watcher=watcher)
         finally:
             spent = before + time.monotonic() - start
-            if is_main() and out.is_dir():
+            if speaks() and out.is_dir():
                 write_json(out / "seconds.json", {"seconds": spent})
-        if is_main():
+        if speaks():
             nelbo = None if outcome.nelbo is None else outcome.nelbo.total
             write_json(out / FINISHED, {"recipe": _lasting(recipe), "seconds": round(spent, 1), "nelbo": nelbo})
 
-    return Stage(name, tuple(needs), float(recipe.train.steps), done, go, trains=True)
+    return Stage(name, needs, cost * recipe.train.steps, done, go, trains=True)
 
 
 def measuring_stage(measuring: Measuring, places: Places) -> Stage:
@@ -110,9 +120,11 @@ def measuring_stage(measuring: Measuring, places: Places) -> Stage:
 
     def go(overall: Overall) -> None:
         overall.begin(measuring.name, measuring.says)
-        measuring.run(places, overall.done)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, measuring.request)
+        with sharing() as ranks:
+            measuring.run(places, overall.done)
+        if ranks.is_main:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, measuring.request)
 
     needs = tuple(training_name(run, seed) for run, seed in measuring.models)
     return Stage(measuring.name, needs, measuring.cost, done, go)

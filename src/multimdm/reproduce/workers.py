@@ -4,8 +4,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from multimdm.pipeline.ranks import speaks
 from multimdm.reproduce.locks import locked
-from multimdm.reproduce.stages import Stage, is_main
+from multimdm.reproduce.stages import Stage
 from multimdm.training.overall import Overall
 
 _SECONDS_BETWEEN_LOOKS = 5.0
@@ -39,7 +40,7 @@ def do_one(stage: Stage, locks: Path) -> None:
     if stage.done():
         return
     with Overall({stage.name: stage.cost}) as overall:
-        if not is_main():
+        if not speaks():
             stage.run(overall)
         elif not _take(stage, locks, overall):
             raise ValueError(f"another process works on the stage '{stage.name}'")

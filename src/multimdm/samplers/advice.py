@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from multimdm.process.settings import PromptForm
 from multimdm.samplers.settings import USUAL_STEPS, Order, Sampling
 
 
@@ -19,9 +20,12 @@ class SamplingAdvice:
     threshold: float | int | None = None
     """Of the order advised."""
     steps: int | None = None
+    prompts: PromptForm | None = None
+    """Of a model that learnt answers: how prompts are to be written for it."""
 
     def __post_init__(self) -> None:
-        Sampling(**{**asdict(self), "order": self.order or "ancestral"}).check()
+        settings = {name: value for name, value in asdict(self).items() if name != "prompts"}
+        Sampling(**{**settings, "order": self.order or "ancestral"}).check()
 
 
 def resolve(given: Sampling, advice: SamplingAdvice | None = None, usual_steps: int = USUAL_STEPS) -> Sampling:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from importlib.resources import files
 
 from fastapi import APIRouter, FastAPI, Response
-from fastapi.responses import PlainTextResponse
 from starlette.middleware.cors import CORSMiddleware
 
 import multimdm
@@ -16,7 +15,7 @@ from multimdm.serving.engine import Engine
 from multimdm.serving.errors import ApiError, install_error_handlers
 from multimdm.serving.guard import Guard
 from multimdm.serving.limits import Limits
-from multimdm.serving.metrics import Metrics
+from multimdm.serving.metrics import CONTENT_TYPE, Metrics
 from multimdm.serving.service import Service
 from multimdm.serving.traces import trace_routes
 
@@ -46,6 +45,10 @@ def create_app(
     """
     limits, metrics = limits or Limits(), Metrics()
     service = Service(offers, limits, metrics, Engine(limits, metrics))
+    metrics.tell("multimdm_build_info", "The version that runs.", version=multimdm.__version__)
+    for offer in offers.values():
+        parameters = str(offer.card["network"]["parameters"])
+        metrics.tell("multimdm_model_info", "What is served.", model=offer.name, parameters=parameters)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -96,7 +99,7 @@ def _status_routes(service: Service) -> APIRouter:
     @routes.get("/metrics")
     async def metrics() -> Response:
         """Counts, for Prometheus."""
-        return PlainTextResponse(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(service.metrics.render(), media_type=CONTENT_TYPE)
 
     return routes
 

@@ -15,6 +15,7 @@ from multimdm.process import MultiMask, Process
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.settings import Order, Sampling
 from multimdm.samplers.steps import orders_of
+from multimdm.serving.cards import card_of
 from multimdm.serving.limits import Limits
 
 USUAL_STEPS = 8
@@ -49,6 +50,7 @@ class Offer:
         if bos and model.tokenizer.bos_id is None:
             raise ValueError(f"--bos must be left out: the tokenizer of {name} has no BOS token")
         model.network.eval()
+        bos = bos or (model.advice is not None and model.advice.prompts == "bos")
         return cls(name, model, model.process, model.tokenizer, bos, created)
 
     @cached_property
@@ -70,6 +72,11 @@ class Offer:
         """What is given, else what the model advises, else what is usual; no more steps than the server allows."""
         sampling = resolve(given, self.model.advice, USUAL_STEPS)
         return replace(sampling, steps=min(sampling.num_steps, limits.max_steps))
+
+    @cached_property
+    def card(self) -> dict[str, Any]:
+        """What it is and how it came to be."""
+        return card_of(self.model)
 
     @cached_property
     def ends(self) -> frozenset[int | None]:
@@ -113,6 +120,7 @@ class Offer:
                     "temperature": default.temperature,
                 },
                 "gap": GAP,
+                "card": self.card,
             },
         }
 

@@ -30,6 +30,7 @@ from multimdm.training.llada_jobs import adapt_llada_job, pretrain_llada
 from multimdm.training.loop import Job
 from multimdm.training.processes import hybrid, multi_mask
 from multimdm.training.quantile_jobs import open_quantiles
+from multimdm.training.same_masks import check_continued, same_masks
 from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import AdaptRecipe, DistillRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
@@ -39,6 +40,7 @@ from multimdm.training.starts import check_fits, own_copy
 def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     """A network with random weights."""
     source = open_source(recipe.data, recipe.train.seed)
+    recipe = settled(recipe, source.begin_at_zero)
     if recipe.network.architecture == "llada":
         model = pretrain_llada(recipe, source)
         context = context_of(recipe.context, source, model.network.config.vocab_size)
@@ -59,6 +61,13 @@ def pretrain_job(recipe: PretrainRecipe, name: str) -> Job:
     return Job(name, "pretrain", model, objective_of(recipe, process, V, context), source, recipe)
 
 
+def settled(recipe: PretrainRecipe, begin_at_zero: bool) -> PretrainRecipe:
+    """The recipe with what it leaves to the layout of its data."""
+    if recipe.network.absolute_positions != "auto":
+        return recipe
+    return replace(recipe, network=replace(recipe.network, absolute_positions=begin_at_zero))
+
+
 def dit_config(
     recipe: PretrainRecipe, process: AnyProcess | None, vocab_size: int, length: int, suppressed: tuple[int, ...] = ()
 ) -> DiTConfig:
@@ -69,7 +78,7 @@ def dit_config(
         num_masks=1 if process is None else process.num_masks,  # an autoregressive network has a start symbol
         max_length=length,
         dropout=recipe.network.dropout,
-        absolute_positions=recipe.network.absolute_positions,
+        absolute_positions=recipe.network.absolute_positions is True,
         conditioning=_conditioning(recipe),
         causal=recipe.system == "ar",
         embedding_norm=_embedding_norm(recipe),
@@ -92,15 +101,20 @@ def adapt_job(recipe: AdaptRecipe, name: str) -> Job:
     )
     assert isinstance(start.network, DiT)
     require(
-        isinstance(start.process, MultiMask) and start.process.num_masks == 1,
-        f"init must be a masked diffusion model with one mask, of which more are made; {recipe.init} has "
-        f"{start.process!r}",
+        isinstance(start.process, MultiMask) and not start.process.tied_noise,
+        f"init must be a masked diffusion model with one mask, of which more are made, or with the masks that are "
+        f"asked for; {recipe.init} has {start.process!r}",
     )
+    assert isinstance(start.process, MultiMask)
     source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
-    embeddings = start.network.vocab_embed.embedding
-    process = multi_mask(recipe.process, recipe.process.num_masks, source, recipe.train.seed, embeddings=embeddings)
-    network = _with_mask_rows(recipe, expand_masks(start.network, recipe.process.num_masks), process)
+    if start.process.num_masks > 1:
+        check_continued(recipe, start.process)
+        network, process = start.network, same_masks(recipe.process, recipe.init, recipe.train.seed, start, source)
+    else:
+        M, embeddings = recipe.process.num_masks, start.network.vocab_embed.embedding
+        process = multi_mask(recipe.process, M, source, recipe.train.seed, embeddings=embeddings)
+        network = _with_mask_rows(recipe, expand_masks(start.network, M), process)
     if recipe.conditioning != "none":
         network = gate_time(network, recipe.conditioning)
     if recipe.dropout is not None:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Checkpoint:
     """As plain data."""
     data: str
     """The fingerprint of what it was trained on."""
+    starts: dict[str, str] = field(default_factory=dict)
+    """Key of the recipe -> fingerprint of the checkpoint that it named. Older versions did not write it down."""
 
     def model(self) -> Model:
         """The model, with the averaged weights if there are any."""
@@ -61,7 +63,13 @@ class Checkpoints:
         self.directory, self._keep = directory, keep
 
     def save(
-        self, step: int, model: Model, tensors: Mapping[str, Tensor], recipe: dict[str, Any], data: str = ""
+        self,
+        step: int,
+        model: Model,
+        tensors: Mapping[str, Tensor],
+        recipe: dict[str, Any],
+        data: str = "",
+        starts: Mapping[str, str] | None = None,
     ) -> Path:
         """Write one; then, and only then, remove those that are too old."""
         target = self.directory / f"step-{step:08d}"
@@ -69,7 +77,8 @@ class Checkpoints:
             with whole_directory(target) as partial:
                 model.save(partial / "model")
                 write_safetensors(dict(tensors), partial / _TENSORS)
-                about = {"format": 1, "step": step, "recipe": recipe, "data": data, "files": _describe(partial)}
+                about = {"format": 1, "step": step, "recipe": recipe, "data": data, "starts": dict(starts or {})}
+                about["files"] = _describe(partial)
                 (partial / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
                 _to_disk(partial)
         except OSError as error:
@@ -117,7 +126,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     about = read_json(path / _ABOUT)
     try:
         step, recipe, files = int(about["step"]), dict(about["recipe"]), dict(about["files"])
-        data = str(about["data"])
+        data, starts = str(about["data"]), dict(about.get("starts", {}))
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path / _ABOUT} is not the account of a checkpoint") from None
     for name, expected in files.items():
@@ -129,7 +138,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
             raise ValueError(f"{file} has {size:,} bytes instead of {expected['bytes']:,}")
         if sha256_of(file) != expected["sha256"]:
             raise ValueError(f"{file} is not what was written: its sha256 differs")
-    return Checkpoint(path, step, recipe, data)
+    return Checkpoint(path, step, recipe, data, starts)
 
 
 def _describe(directory: Path) -> dict[str, dict[str, Any]]:

@@ -17,14 +17,15 @@ from multimdm.models import (
 )
 from multimdm.objectives import Coupled
 from multimdm.pipeline import Model
-from multimdm.process import MultiMask, Schedule
+from multimdm.process import MultiMask
 from multimdm.process.checks import require
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
 from multimdm.training.quantile_jobs import open_quantiles
+from multimdm.training.same_masks import same_masks
 from multimdm.training.seeds import derive, stage_seed
-from multimdm.training.settings import CoupleRecipe, ProcessChoice
+from multimdm.training.settings import CoupleRecipe
 from multimdm.training.sources import Source, open_source
 from multimdm.training.starts import check_fits
 
@@ -42,7 +43,7 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     if process.num_masks == 1:
         network, process = _several_masks(recipe, start, source)
     elif recipe.process is not None:
-        process = _same_masks(recipe.process, recipe, start, process, source)
+        process = same_masks(recipe.process, recipe.init, recipe.train.seed, start, source)
     network = _seeing(recipe, network)
     if coded and isinstance(network, DiT):
         network = code_masks(network, recipe.mask_codes, derive(recipe.train.seed, "mask codes"))
@@ -88,31 +89,6 @@ def _seeing(recipe: CoupleRecipe, network: Backbone) -> Backbone:
     network = show_noise(network) if recipe.noise_shown else network
     network = network if recipe.conditioning == "none" else gate_time(network, recipe.conditioning)
     return network if recipe.dropout is None else with_dropout(network, recipe.dropout)
-
-
-def _same_masks(
-    choice: ProcessChoice, recipe: CoupleRecipe, start: Model, process: MultiMask, source: Source
-) -> MultiMask:
-    """Those of init, with the schedule that is asked for: the paths are new."""
-    same, made = choice.num_masks == process.num_masks, _assignment_by(start)
-    if same and made is not None:
-        same = choice.assignment == made
-    elif same and choice.assignment != "clustered":  # what clusters were before training cannot be found again
-        asked = multi_mask(choice, choice.num_masks, source, recipe.train.seed, process.vocab_size)
-        same = torch.equal(asked.assignment, process.assignment)
-    require(
-        same,
-        f"process must have the masks of init, or be left out; {recipe.init} has {process!r}, the recipe asks for "
-        f"{choice.num_masks} masks, assignment {choice.assignment}",
-    )
-    return MultiMask(process.vocab_size, process.num_masks, Schedule(choice.rho, choice.alpha), process.assignment)
-
-
-def _assignment_by(model: Model) -> str | None:
-    """How its masks were assigned, as far as its lineage tells."""
-    choices = [step.get("recipe", {}).get("process") or {} for step in model.lineage]
-    names = [choice["assignment"] for choice in choices if choice.get("num_masks", 1) > 1 and "assignment" in choice]
-    return names[-1] if names else None
 
 
 def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[DiT, MultiMask]:

@@ -10,7 +10,7 @@ from multimdm.data.inert import inert
 
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal."""
-_FEW = 4
+FEW = 4
 """Steps after which the time left is told; the first is not counted, since it warms up."""
 
 
@@ -63,8 +63,8 @@ class Display:
             self._progress.update(self._task, completed=step)
         if step == self._first + 1:
             self._warm = time.monotonic()
-        if step == self._first + _FEW and step < self._steps:
-            seconds = (time.monotonic() - self._warm) / (_FEW - 1)
+        if step == self._first + FEW and step < self._steps:
+            seconds = (time.monotonic() - self._warm) / (FEW - 1)
             left = clock(seconds * (self._steps - step))
             self.say(f"{self._name}: {seconds:.3g} s per step, about {left} left for {self._steps - step:,} steps")
 

@@ -4,8 +4,10 @@ The loop sees one network that it calls, and sums over ranks. Started by torchru
 ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe says.
 """
 
-import os
-import time
+import gc
+import sys
+import traceback
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -15,33 +17,32 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
-from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from multimdm.models import Backbone, rebuilt
+from multimdm.pipeline.ranks import join_ranks, launched, part_ranks
 from multimdm.training.settings import TrainSettings
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 """What AdamW remembers of a weight."""
-_PAUSE = 0.1
-"""Seconds before ranks part."""
+_OUTLIVED: list[Any] = []
+"""Groups of ranks whose wrapped network someone still holds."""
 
 
 class Engine:
     """A network where it is to be trained, its optimiser, and the ranks that train it."""
 
     def __init__(self, network: Backbone, train: TrainSettings) -> None:
-        _join_ranks()
+        join_ranks("nccl" if torch.cuda.is_available() else "gloo")
         # Precision is set by the recipe, below. Without cpu=True accelerate does not see that CPU ranks are several.
         self._accelerator = Accelerator(mixed_precision="no", cpu=not torch.cuda.is_available())
         self.device = self._accelerator.device
         self.rank, self.ranks = self._accelerator.process_index, self._accelerator.num_processes
         self.is_main = self._accelerator.is_main_process
-        if self.ranks != int(os.environ.get("WORLD_SIZE", "1")):
-            raise RuntimeError(f"torchrun started {os.environ['WORLD_SIZE']} ranks, but accelerate sees {self.ranks}")
+        if self.ranks != launched():
+            raise RuntimeError(f"torchrun started {launched()} ranks, but accelerate sees {self.ranks}")
         self.bfloat16 = train.precision == "bfloat16" or (
             train.precision == "auto" and self.device.type == "cuda" and torch.cuda.is_bf16_supported()
         )
@@ -156,13 +157,24 @@ class Engine:
         return box[0]
 
     def close(self) -> None:
-        """Leave the group of ranks."""
-        if self.ranks > 1:
-            # A thread of gloo needs the interpreter to let go of the last sum's tensor. Whoever ends the group waits
-            # for that thread and holds the interpreter, so it is let through first. A barrier would wait for dead
-            # ranks.
-            time.sleep(_PAUSE)
-            self._accelerator.end_training()
+        """Leave the group of ranks; the engine trains no more.
+
+        Whoever lets go of the group last waits for its threads, and a thread may still wait for the interpreter, to let
+        go of a tensor that it summed. torch frees the interpreter if that last one is a Python object, but not if it is
+        the C++ part of DDP: process and thread then wait for each other for ever. So DDP goes first.
+        """
+        if self.ranks == 1:
+            return
+        wrapped = weakref.ref(self._callable)
+        self._callable = self.network
+        if (error := sys.exception()) is not None:
+            traceback.clear_frames(error.__traceback__)  # which hold what was called when it was raised
+        self._accelerator.free_memory()  # forgets what it wrapped
+        gc.collect()
+        group = dist.group.WORLD if isinstance(wrapped(), DistributedDataParallel) else None
+        part_ranks()
+        if group is not None:
+            _OUTLIVED.append(group)
 
     # ----------------------------------------------------------------- state
 
@@ -188,24 +200,6 @@ class Engine:
         return rebuilt(
             self.network, {name: full(x.detach()).cpu() for name, x in zip(self.names, weights, strict=True)}
         )
-
-
-def _join_ranks() -> None:
-    """Meet the other ranks, if torchrun started several.
-
-    Processes that torchrun starts again after a death find the old ones' addresses in its store and wait for them for
-    ever; so on one node every attempt has its own corner of the store. Nodes count their attempts separately: with
-    several, the launcher must be told not to share its store (docs/scaling.md).
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
-        return
-    store, rank, ranks = next(rendezvous("env://"))
-    if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
-        store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    if backend == "nccl":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
 
 
 def full(x: Tensor) -> Tensor:

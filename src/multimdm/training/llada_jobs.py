@@ -1,5 +1,6 @@
 """LLaDA in training: a small one from random weights, and the adaptation of one to many masks by LoRA (App. C.5)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,13 +13,15 @@ from multimdm.models.lora import attach
 from multimdm.models.mask_rows import noise_offsets, token_offsets
 from multimdm.objectives import Elbo
 from multimdm.pipeline import Model
-from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer
+from multimdm.pipeline.hub import local_directory
+from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer, is_adapter
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
 from multimdm.training.contexts import context_of
 from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask
+from multimdm.training.same_masks import check_continued, same_masks
 from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import AdaptRecipe, PretrainRecipe
 from multimdm.training.sources import Source, open_source
@@ -61,6 +64,8 @@ def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
 
     What does not fit is found out from the small files, before weights are read.
     """
+    if is_adapter(local_directory(recipe.init)):
+        return _continued_adapter(recipe, name)
     config = base_model_config(recipe.init)
     source = open_source(recipe.data, stage_seed(recipe.train.seed, base_lineage(recipe.init)))
     _check_fits(config, recipe, source)
@@ -79,6 +84,29 @@ def adapt_llada_job(recipe: AdaptRecipe, name: str) -> Job:
     network = expand_llada(start.network, rows, _mask_offsets(recipe, start.network, process))
     network = attach(network, adapter, derive(recipe.train.seed, "lora"))
     model = Model(network, process, start.tokenizer or source.tokenizer, lineage=start.lineage)
+    context = context_of(recipe.context, source, process.vocab_size)
+    return Job(name, "adapt", model, Elbo(process, recipe.identification, context), source, recipe)
+
+
+def _continued_adapter(recipe: AdaptRecipe, name: str) -> Job:
+    """An adapter that is trained further, with the masks and the rank that it has."""
+    start = multimdm.load(recipe.init, precision=recipe.lora.precision)
+    assert isinstance(start.network, LLaDA)
+    assert isinstance(start.process, MultiMask)
+    source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
+    check_tokenizer(start.tokenizer, recipe.init, source)
+    check_llada_fits(start, recipe.init, source)
+    check_continued(recipe, start.process)
+    adapter, asked = start.network.adapter, recipe.lora
+    assert adapter is not None
+    ours, theirs = ((x.rank, x.alpha, x.dropout) for x in (asked, adapter))
+    require(
+        ours == theirs and not start.process.tied_noise,
+        f"lora must be that of the adapter that is continued; {recipe.init} has rank, alpha, dropout = {theirs} on "
+        f"{start.process!r}, the recipe asks for {ours}",
+    )
+    process = same_masks(recipe.process, recipe.init, recipe.train.seed, start, source)
+    model = replace(start, process=process, tokenizer=start.tokenizer or source.tokenizer)
     context = context_of(recipe.context, source, process.vocab_size)
     return Job(name, "adapt", model, Elbo(process, recipe.identification, context), source, recipe)
 

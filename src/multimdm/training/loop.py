@@ -22,6 +22,7 @@ from multimdm.objectives.time_density import draw_times
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Streams, debug_checks
+from multimdm.training.answering import answering
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
@@ -32,8 +33,8 @@ from multimdm.training.parts import Parts
 from multimdm.training.quantile_pairs import Quantiles, quantile_pairs
 from multimdm.training.rates import learning_rate
 from multimdm.training.recipes import dump_recipe
-from multimdm.training.records import Records
-from multimdm.training.resuming import Resume, check_same_run, find_checkpoint
+from multimdm.training.records import Records, loss_key
+from multimdm.training.resuming import Resume, check_same_run, find_checkpoint, starts_of
 from multimdm.training.seeds import derive, stage_seed
 from multimdm.training.settings import TrainingRecipe
 from multimdm.training.signals import Signals
@@ -58,6 +59,9 @@ class Job:
     """Of a distillation: the first teacher."""
     quantiles: Quantiles | None = None
     """If the noise is to hold the numbers that draw the texts."""
+
+    def __post_init__(self) -> None:
+        self.model = answering(self.model, self.objective, self.source)
 
     @property
     def fingerprint(self) -> str:
@@ -121,6 +125,7 @@ class _Run:
         self.step, self.nelbo = 0, None
         if found is not None:
             self._restore(found)
+        self.starts = found.starts if found is not None else starts_of(job.recipe) if engine.is_main else {}
         self.seconds: dict[str, float] = defaultdict(float)
         self.records: Records | None = None
         if engine.is_main:
@@ -177,7 +182,7 @@ class _Run:
                 self.pairs.refresh(self.step * self.train.batch_size)
         with self._timed("data"):
             batches = list(self._batches())
-            tokens = sum(int(example.valid.sum()) for example, _ in batches)
+            tokens = sum(int(example.counted.sum()) for example, _ in batches)
             tokens = int(self.engine.sum(torch.tensor(tokens))) if self.engine.ranks > 1 else tokens
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
@@ -237,6 +242,7 @@ class _Run:
                     steps=self.train.steps,
                     noise=noise,
                     weight=None if drawn.weight is None else drawn.weight[part.start : part.stop],
+                    given=None if example.given is None else example.given.to(device),
                 ),
             )
 
@@ -285,7 +291,7 @@ class _Run:
             return result
         self._record(
             "valid",
-            nelbo=result.total,
+            **{loss_key(result): result.total},
             reconstruction=result.reconstruction,
             identification=result.identification,
             standard_error=result.standard_error,
@@ -336,7 +342,7 @@ class _Run:
                 if self.pairs is not None:
                     tensors |= self.pairs.state()
                 if self.engine.is_main:
-                    self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.fingerprint)
+                    self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts)
 
     def _stopped(self) -> BaseException:
         """Leave once the main rank has saved: a launcher ends all ranks when the first one leaves."""

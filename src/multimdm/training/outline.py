@@ -17,7 +17,7 @@ from multimdm.pipeline.llada import base_model_config, is_adapter, is_llada
 from multimdm.pipeline.settings import build_process, parse
 from multimdm.process import AnyProcess, MultiMask, Process, Schedule
 from multimdm.process.checks import require
-from multimdm.training.building import distillation_of, dit_config, objective_of, process_of
+from multimdm.training.building import distillation_of, dit_config, objective_of, process_of, settled
 from multimdm.training.llada_jobs import llada_config, mask_rows
 from multimdm.training.settings import (
     AdaptRecipe,
@@ -35,6 +35,7 @@ class Texts:
 
     vocab_size: int
     length: int
+    begin_at_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def read_start(init: str) -> Start:
 def outline(recipe: TrainingRecipe, texts: Texts, start: Start | None) -> Outline:
     """Which token has which mask changes no cost, so the simplest assignment stands for all."""
     if isinstance(recipe, PretrainRecipe):
-        return _pretrained(recipe, texts)
+        return _pretrained(settled(recipe, texts.begin_at_zero), texts)
     assert start is not None
     if isinstance(recipe, AdaptRecipe):
         return _adapted(recipe, texts, start)
@@ -106,7 +107,8 @@ def _adapted(recipe: AdaptRecipe, texts: Texts, start: Start) -> Outline:
             network = network.to(torch.bfloat16)
         network = attach(expand_llada(network, rows), adapter)
     else:
-        network = _conditioned(expand_masks(network, M), recipe.conditioning, recipe.dropout)
+        network = expand_masks(network, M) if network.config.num_masks == 1 else network
+        network = _conditioned(network, recipe.conditioning, recipe.dropout)
     process = _masks(recipe.process, M, network.config.vocab_size)
     return Outline(network, process, Elbo(process, recipe.identification), None, texts)
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from multimdm.data.inert import inert
-from multimdm.training.display import SECONDS_BETWEEN_LINES, clock, one_line
+from multimdm.pipeline.ranks import speaks
+from multimdm.training.display import FEW, SECONDS_BETWEEN_LINES, clock, one_line
 
 
 class Overall:
@@ -19,7 +20,7 @@ class Overall:
         """Name of a stage -> what it costs beside others."""
         self._costs, self._stage, self._begun = dict(costs), "", dict[str, float]()
         self._start, self._before, self._last_line = time.monotonic(), 0.0, 0.0
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not speaks())
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -59,17 +60,27 @@ class Overall:
     def done(self, share: float, numbers: str = "") -> None:
         """So much of this stage is done."""
         self._begun[self._stage] = share
-        completed = sum(self._costs[stage] * part for stage, part in self._begun.items())
-        now = time.monotonic()
-        here = completed - self._before
-        left = (now - self._start) / here * (sum(self._costs.values()) - completed) if here > 0 else None
+        now, left = time.monotonic(), self.left
         about = f"about {clock(left)} left" if left is not None else ""
-        self._bar.update(self._line, completed=completed, left=about)
+        self._bar.update(self._line, completed=self._completed, left=about)
         if numbers:
             self._bar.update(self._line, numbers=numbers)
         if not self._console.is_terminal and numbers and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             self._console.print(f"{self._text}  {share:.0%}  {numbers}  {about} in all", markup=False)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that all stages will still take, by the speed so far; None before anything is done."""
+        here = self._completed - self._before
+        if here <= 0:
+            return None
+        return (time.monotonic() - self._start) / here * (sum(self._costs.values()) - self._completed)
+
+    @property
+    def _completed(self) -> float:
+        """In the measure of costs."""
+        return sum(self._costs[stage] * part for stage, part in self._begun.items())
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -77,25 +88,29 @@ class Overall:
 
 
 class StageWatcher:
-    """Tells of one training run as a stage."""
+    """Tells of one training run as a stage; `aloud` if what it says is worth a line between those of all stages."""
 
-    def __init__(self, overall: Overall, stage: str, text: str, steps: int) -> None:
-        self._overall, self._stage, self._text, self._steps = overall, stage, text, steps
-        self._begun = False
+    def __init__(self, overall: Overall, stage: str, text: str, steps: int, aloud: bool = False) -> None:
+        self._overall, self._stage, self._text, self._steps, self._aloud = overall, stage, text, steps, aloud
+        self._first: int | None = None
 
     def advance(self, step: int) -> None:
         """So many steps are done; the first time, by an earlier run."""
-        if not self._begun:
-            self._begun = True
+        if self._first is None:
+            self._first = step
             self._overall.begin(self._stage, self._text, step / self._steps)
         self._overall.done(step / self._steps)
+        if self._aloud and step == self._first + FEW:
+            self._overall.say(f"{self._stage}: about {clock(self._overall.left or 0.0)} left for all stages")
 
     def show(self, step: int, numbers: dict[str, Any]) -> None:
         """New numbers."""
         self._overall.done(step / self._steps, one_line(numbers))
 
     def say(self, text: str) -> None:
-        """What training says is in its records; here it would bury the rest."""
+        """What training says is in its records; among many stages it would bury the rest."""
+        if self._aloud:
+            self._overall.say(text)
 
     def close(self) -> None:
         """The stages share one bar."""

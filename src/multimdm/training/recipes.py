@@ -101,6 +101,16 @@ def parse_recipe(data: dict[str, Any], kind: type[Recipe], where: str) -> Recipe
         raise ValueError(explain(error, where)) from None
 
 
+def set_key(data: dict[str, Any], key: str, value: Any) -> None:
+    """data["a"]["b"] = value for the key a.b; a null section leaves it out."""
+    *sections, last = key.split(".")
+    for section in sections:
+        if not isinstance(data.get(section), dict):
+            data[section] = {}
+        data = data[section]
+    data[last] = value
+
+
 def dump_recipe(recipe: Any) -> dict[str, Any]:
     """As plain data for JSON and YAML."""
     return TypeAdapter(type(recipe)).dump_python(recipe, mode="json")

@@ -8,9 +8,12 @@ from typing import Any
 
 from multimdm.data.directories import write_text
 from multimdm.data.inert import inert
+from multimdm.evaluation.nelbo import Nelbo
 from multimdm.training.settings import LogSettings
 
 METRICS = "metrics.jsonl"
+_BOUND, _EXACT = "nelbo", "negative_log_likelihood"
+"""What a validation found, in its record: a bound, or of an autoregressive model the thing itself."""
 
 
 class Records:
@@ -68,6 +71,16 @@ def read_records(out: Path, kind: str) -> list[dict[str, Any]]:
     """All records of a kind, in order."""
     lines = (out / METRICS).read_text(encoding="utf-8").splitlines()
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def loss_key(found: Nelbo) -> str:
+    """Under which name it is written down."""
+    return _EXACT if found.exact else _BOUND
+
+
+def validation_loss(record: dict[str, Any]) -> float:
+    """Of a record of a validation, in nats per token."""
+    return record[_EXACT] if _EXACT in record else record[_BOUND]
 
 
 def _cut_after(path: Path, step: int) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
+from multimdm.pipeline.hub import local_directory
 from multimdm.training.checkpoints import Checkpoint, Checkpoints, open_checkpoint
 from multimdm.training.recipes import dump_recipe, parse_recipe
 from multimdm.training.settings import TrainingRecipe
@@ -11,6 +13,8 @@ Resume = str
 """`auto`: the newest whole checkpoint of the run's directory, if there is one. `never`: begin anew, where there are no
 checkpoints. Else the directory of a checkpoint."""
 
+_STARTS = ("init", "teacher", "quantile.teacher")
+"""Keys that name checkpoints. Where one lies does not matter, as long as it is the same."""
 HOW = frozenset(["micro_batch", "precision", "strategy", "compile", "recompute", "anomaly_checks"])
 """Settings of `train` that say how the work is done, not what is learnt: sums are the same but for their rounding. With
 dropout, which positions are dropped is drawn anew for every part of a batch, so that `micro_batch` changes these draws,
@@ -38,7 +42,7 @@ def check_same_run(found: Checkpoint, asked: TrainingRecipe, data: str) -> None:
     recipe = dump_recipe(asked)
     old, new = _flat(_essential(found_recipe, recipe)), _flat(_essential(recipe, recipe))
     for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key):
+        if old.get(key) != new.get(key) and not _moved(found, key, new.get(key)):
             raise ValueError(
                 f"{found.path} was made with {key} = {old.get(key)!r}, not {new.get(key)!r}; train the changed recipe "
                 "in another directory (--out), or resume with the old value"
@@ -48,6 +52,24 @@ def check_same_run(found: Checkpoint, asked: TrainingRecipe, data: str) -> None:
             f"{found.path} was made with other data than are now at {recipe['data']['path'] or recipe['data']['kind']} "
             f"({found.data[:12]} instead of {data[:12]}); train on them in another directory (--out)"
         )
+
+
+def starts_of(recipe: TrainingRecipe) -> dict[str, str]:
+    """Key -> fingerprint of the checkpoint that it names, for those that are directories here."""
+    flat = _flat(dump_recipe(recipe))
+    return {key: found for key in _STARTS if (found := _fingerprint(flat.get(key))) is not None}
+
+
+def _moved(found: Checkpoint, key: str, place: Any) -> bool:
+    """Whether what a key names is what it was, in another place."""
+    return key in found.starts and _fingerprint(place) == found.starts[key]
+
+
+def _fingerprint(place: Any) -> str | None:
+    """Of a checkpoint here; names of what is elsewhere stand for themselves."""
+    if not isinstance(place, str) or not Path(place).is_dir():
+        return None
+    return fingerprint_of_checkpoint(local_directory(place))
 
 
 def _essential(recipe: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +82,8 @@ def _essential(recipe: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     )
     if not measured:
         train.pop("steps")
-    return {**{key: value for key, value in recipe.items() if key != "log"}, "train": train}
+    data = {key: value for key, value in recipe["data"].items() if key != "path"}  # its contents are compared
+    return {**{key: value for key, value in recipe.items() if key != "log"}, "data": data, "train": train}
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """What a training run is made of: one schema for recipe files, the command line and checkpoints."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
 
 from multimdm.models.config import SIZES, MaskRows
 from multimdm.objectives.ramp import Ramp
@@ -34,8 +35,8 @@ class DataSettings:
     """What is trained on."""
 
     kind: Literal["tales", "prepared", "none"] = "tales"
-    """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote. none:
-    no data, where a teacher writes all texts (couple with quantile.texts: teacher)."""
+    """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote, which a
+    path alone implies. none: no data, where a teacher writes all texts (couple with quantile.texts: teacher)."""
     path: str | None = None
     """Of prepared data: the directory. If it has the folders train and valid, they are used as such."""
     valid: str | None = None
@@ -43,10 +44,19 @@ class DataSettings:
     learn_padding: bool | None = None
     """Of prepared data: predict padding like any token, so that the model learns how long texts are; figures per token
     then count it. Else padding is hidden, and nothing is learnt of lengths. Default: yes for --layout padded, no for
-    packed sequences."""
+    packed sequences; of prompts and answers (--layout pairs) what follows an answer is always learnt, as its end."""
     length: Positive = 48
     """Of tales: tokens per story, padding included; 48 is the least. Of none: tokens per text. Prepared data have their
     own length."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _implied(cls, values: Any) -> Any:
+        """A path is that of prepared data, whether or not the kind is named."""
+        if isinstance(values, ArgsKwargs):
+            named = dict(values.kwargs or {})
+            return values if values.args else ArgsKwargs((), _with_kind(named))
+        return _with_kind(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _check(self) -> "DataSettings":
@@ -55,6 +65,11 @@ class DataSettings:
         if self.kind != "prepared" and (self.path is not None or self.valid is not None):
             raise ValueError(f"path and valid are for prepared data only; kind is {self.kind}")
         return self
+
+
+def _with_kind(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of data, with the kind that their path implies."""
+    return values if "kind" in values or values.get("path") is None else {**values, "kind": "prepared"}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -74,9 +89,10 @@ class NetworkSettings:
     cond_dim: Positive | None = None
     """Instead of the size's own width of the time embedding."""
     dropout: BelowOne = 0.1
-    absolute_positions: bool = False
+    absolute_positions: bool | Literal["auto"] = False
     """Give every position a vector of its own, beside the rotary embedding: for texts that begin at position 0 (padded
-    layouts, Tales), whose beginning a network could not find otherwise while everything is masked."""
+    layouts, Tales), whose beginning a network could not find otherwise while everything is masked. auto: as the data
+    are laid out, so not for packed ones."""
     embedding_std: PositiveFloat | None = None
     """Standard deviation of the embeddings at the start. Without it, that of MDLM's code, about 0.6 / sqrt(width):
     small networks then learn slowly, since the blocks soon drown which token was where."""
@@ -246,10 +262,11 @@ class LoraSettings:
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class AdaptRecipe(TrainingRecipe):
-    """A multi-mask model from a masked diffusion model (MultiMDM-cont)."""
+    """A multi-mask model from a masked diffusion model (MultiMDM-cont), or one that is trained further as it is."""
 
     init: str
-    """The checkpoint to start from: a directory or a name on the Hub, of a network with one mask."""
+    """The checkpoint to start from: a directory or a name on the Hub, of a network with one mask, or with the masks
+    (process.num_masks, assignment) that are asked for, which it keeps. An adapter of LLaDA is continued likewise."""
     backbone: Literal["dit", "llada"] = "dit"
     """dit: all weights are trained. llada: a LLaDA checkpoint in its published layout gets an adapter (lora)."""
     lora: LoraSettings = LoraSettings()

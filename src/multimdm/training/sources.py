@@ -13,6 +13,7 @@ from multimdm.data.tales_tokenizer import tales_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.evaluation.tales_models import fingerprint_of_tales
 from multimdm.process import Streams
+from multimdm.process.settings import PromptForm
 from multimdm.training.seeds import derive
 from multimdm.training.settings import DataSettings
 
@@ -55,8 +56,18 @@ class Source(Protocol):
         ...
 
     @property
+    def begin_at_zero(self) -> bool:
+        """Whether texts begin at position 0, rather than anywhere in a sequence."""
+        ...
+
+    @property
     def begins_with(self) -> int | None:
         """The token that all sequences begin with, if there is one."""
+        ...
+
+    @property
+    def prompts(self) -> PromptForm | None:
+        """How prompts are written, if sequences are prompts and answers, of which only the latter are learnt."""
         ...
 
     def train(self, first: int, num: int) -> Example:
@@ -85,7 +96,9 @@ class TalesSource:
 
     valid_size = None
     hides_lengths = False
+    begin_at_zero = True
     begins_with = None
+    prompts = None
 
     def __init__(self, length: int, seed: int) -> None:
         self.tales = Tales(length)
@@ -154,11 +167,28 @@ class PreparedSource:
             raise ValueError(f"{root} has no sequences to train on")
         self.valid_size = len(self._valid) if self._valid is not None else 0
         self.fingerprint = f"{self.training.fingerprint}, {self.tokenizer.fingerprint}"
-        padded = self.training.manifest.layout == "padded"
+        padded = self.training.manifest.layout != "packed"
+        self.prompts: PromptForm | None = self.training.manifest.prompts
+        self._check_pairs(settings, validation)
         self._learn_padding = padded if settings.learn_padding is None else settings.learn_padding
         self.hides_lengths = padded and not self._learn_padding
+        self.begin_at_zero = padded
         self.begins_with = self.tokenizer.bos_id if self.training.manifest.ends in ("both", "bos") else None
         self._seed, self._order = seed, (-1, torch.empty(0))
+
+    def _check_pairs(self, settings: DataSettings, validation: Path) -> None:
+        """Answers end by what fills the rest, and held-out ones have prompts of the same form."""
+        if self.prompts is not None and settings.learn_padding is False:
+            raise ValueError(
+                f"data.learn_padding must be left out: {settings.path} has prompts and answers, and where an answer "
+                "ends is learnt from what follows it"
+            )
+        theirs = self.prompts if self._valid is None else self._valid.manifest.prompts
+        if theirs != self.prompts:
+            raise ValueError(
+                f"{validation} and {settings.path} must be prepared alike; the prompts of one are {theirs or 'none'}, "
+                f"of the other {self.prompts or 'none'}"
+            )
 
     def train(self, first: int, num: int) -> Example:
         """Every sequence once per epoch."""
@@ -177,9 +207,9 @@ class PreparedSource:
         return self._counted(self._valid[first : first + num])
 
     def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
-        """By their lengths."""
+        """By their lengths; of pairs, the answers."""
         assert self._valid is not None
-        return self.drawn(self._valid[first : first + num].valid)
+        return self.drawn(self._valid[first : first + num].counted)
 
     def drawn(self, valid: Bool[Tensor, "num L"]) -> Bool[Tensor, "num L"]:
         """What of sequences is drawn by anyone: not padding, nor what packing puts before and behind all of them."""
@@ -192,7 +222,7 @@ class PreparedSource:
 
     def _counted(self, example: Example) -> Example:
         """With padding as a token like others, or hidden."""
-        return Example(example.ids, torch.ones_like(example.valid)) if self._learn_padding else example
+        return example.with_padding() if self._learn_padding else example
 
     def counts(self) -> Tensor:
         """Of the whole training split."""
@@ -219,7 +249,8 @@ class PreparedSource:
 class NoData:
     """Where a teacher writes all texts: nothing to train on or to validate with."""
 
-    entropy, begins_with, hides_lengths, valid_size = None, None, False, 0
+    entropy, begins_with, hides_lengths, begin_at_zero, valid_size = None, None, False, False, 0
+    prompts = None
     fingerprint = "no data"
 
     def __init__(self, length: int, tokenizer: Tokenizer) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from jaxtyping import Float64
 from torch import Tensor
 
+from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums
 from multimdm.evaluation.one_step import one_step_sums
 from multimdm.evaluation.teachers.base import cells_of_text
@@ -39,9 +40,18 @@ def validation_sums(
             added = one_step_sums(engine.evaluated, process, ids, valid, cells, streams, len(times))
         else:
             t, start_symbol = times[:, part.start : part.stop], engine.network.config.vocab_size
-            added = nelbo_sums(engine.evaluated, process, ids, valid, t, streams, start_symbol)
+            added = nelbo_sums(
+                engine.evaluated, process, ids, valid, t, streams, start_symbol, *_answers(source, example, part)
+            )
         sums = sums + added if counted else sums
     return sums
+
+
+def _answers(source: Source, example: Example, part: range) -> tuple[Tensor | None, Tensor | None]:
+    """Of pairs: the prompts, and the number of tokens of each answer, with its end but without what follows that."""
+    if example.given is None:
+        return None, None
+    return example.given, source.valid_text(part.start, len(part)).sum(1)
 
 
 def describe_nelbo(result: Nelbo, entropy: float | None) -> str:

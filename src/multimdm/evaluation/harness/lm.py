@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lm_eval.api.instance import Instance
@@ -16,6 +16,7 @@ from multimdm.pipeline import Model, Run, load
 from multimdm.pipeline.answers import Answering, answer
 from multimdm.pipeline.generation import answers_of, length_of, tokenizer_of
 from multimdm.pipeline.llada import Precision
+from multimdm.pipeline.ranks import current, shared, speaks
 from multimdm.process import Process
 from multimdm.process.checks import check_integer, require
 
@@ -25,8 +26,19 @@ _ANSWERING = {field.name for field in fields(Answering)}
 _OWN = ("checkpoint", "base", "draws", "greedy", "bos", "seed", "batch_size", "device", "precision")
 
 
+class _Made(NamedTuple):
+    """Answers of a batch."""
+
+    texts: list[str]
+    calls: int
+    gen_length: int
+
+
 class MultiMDM(LM):
-    """Any diffusion checkpoint of ours, with LLaDA's settings of generation."""
+    """Any diffusion checkpoint of ours, with LLaDA's settings of generation.
+
+    Ranks that share their work (`pipeline/ranks.py`) share it here; to the harness each looks like the only one.
+    """
 
     def __init__(
         self,
@@ -75,17 +87,24 @@ class MultiMDM(LM):
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Answers, each cut at the first end of text or stop word. Equal seeds give equal answers in any batch size."""
-        texts: list[str] = []
-        with tqdm(total=len(requests), desc="answers", disable=None if not disable_tqdm else True) as bar:
-            for start in range(0, len(requests), self.batch_size):
+        together = current().ranks
+        with tqdm(total=len(requests), desc="answers", disable=_silent(disable_tqdm)) as bar:
+
+            def made(start: int) -> _Made:
                 part = requests[start : start + self.batch_size]
-                texts += self._answers(part, start)
-                bar.update(len(part))
+                answers = self._answers(part, start)
+                bar.update(len(part) * together)
+                return answers
+
+            parts = shared(range(0, len(requests), self.batch_size), made)
+        texts = [text for part in parts for text in part.texts]
+        if parts:
+            self.calls, self.gen_length = parts[-1].calls, parts[-1].gen_length
         for request, text in zip(requests, texts, strict=True):
             self.cache_hook.add_partial("generate_until", request.args, text)
         return texts
 
-    def _answers(self, requests: list[Instance], first: int) -> list[str]:
+    def _answers(self, requests: list[Instance], first: int) -> "_Made":
         settings = self._settings(requests)
         longest = length_of(self.model, None)
         room = longest - settings.gen_length
@@ -94,8 +113,8 @@ class MultiMDM(LM):
         prompts = [self._encode(prompt)[-room:] for prompt, _ in asked]  # the end of a prompt is what asks
         run = Run(seed=self.seed, first=first, batch_size=len(prompts))
         made = answer(self.model, prompts, settings, run)
-        self.calls, self.gen_length = made.nfe, settings.gen_length
-        return [self._text(ids, _stops(wishes)) for ids, (_, wishes) in zip(made.ids, asked, strict=True)]
+        texts = [self._text(ids, _stops(wishes)) for ids, (_, wishes) in zip(made.ids, asked, strict=True)]
+        return _Made(texts, made.nfe, settings.gen_length)
 
     def _settings(self, requests: list[Instance]) -> Answering:
         """Ours; the length that the task asks for, if none was given. Blocks and steps must fit it."""
@@ -118,26 +137,29 @@ class MultiMDM(LM):
 
         Whether the continuation is what the model would say is found out only with `greedy`; else it is told as False.
         """
-        self.bounds, results = [], []
-        for request in tqdm(requests, desc="likelihoods", disable=None if not disable_tqdm else True):
-            context, continuation = _arguments(request)
-            prompt, ids = self._split(context, continuation)
-            self.bounds.append(self._bound([*prompt, *ids], len(prompt)))
-            result = self.bounds[-1].value, self.greedy and self._says(prompt, ids)
+
+        def of(request: Instance) -> tuple[Bound, bool]:
+            prompt, ids = self._split(*_arguments(request))
+            return self._bound([*prompt, *ids], len(prompt)), self.greedy and self._says(prompt, ids)
+
+        found = shared(tqdm(requests, desc="likelihoods", disable=_silent(disable_tqdm)), of)
+        self.bounds, results = [bound for bound, _ in found], [(bound.value, says) for bound, says in found]
+        for request, result in zip(requests, results, strict=True):
             self.cache_hook.add_partial("loglikelihood", request.args, result)
-            results.append(result)
         return results
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         """Lower bounds of log p(text), window by window of the longest length."""
-        self.bounds, results, longest = [], [], length_of(self.model, None)
-        for request in tqdm(requests, desc="likelihoods", disable=None if not disable_tqdm else True):
+        longest = length_of(self.model, None)
+
+        def of(request: Instance) -> list[Bound]:
             ids = self._encode(request.args[0])
             windows = [ids[start : start + longest] for start in range(0, len(ids), longest)]
-            bounds = [self._bound(window, len(self._start) if n == 0 else 0) for n, window in enumerate(windows)]
-            self.bounds += bounds
-            results.append(sum(bound.value for bound in bounds))
-        return results
+            return [self._bound(window, len(self._start) if n == 0 else 0) for n, window in enumerate(windows)]
+
+        found = shared(tqdm(requests, desc="likelihoods", disable=_silent(disable_tqdm)), of)
+        self.bounds = [bound for bounds in found for bound in bounds]
+        return [sum(bound.value for bound in bounds) for bounds in found]
 
     def _split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Ids of both, as the whole text is encoded; what does not fit is cut off the context."""
@@ -192,6 +214,11 @@ register_model(NAME)(MultiMDM)
 def _arguments(request: Instance) -> Any:
     """A prompt and wishes, or a context and a continuation."""
     return request.args
+
+
+def _silent(wanted: bool) -> bool | None:
+    """Whether no bar is shown; None leaves it to whether there is a terminal."""
+    return True if wanted or not speaks() else None
 
 
 def _stops(settings: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from multimdm.evaluation.judges.end_of_text import counted, pieces
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
+from multimdm.pipeline.ranks import shared
 from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
@@ -42,13 +43,16 @@ class AutoregressiveJudge:
     ) -> Scores:
         """Judge sequences of the model."""
         ids, valid = self._read(ids.cpu(), torch.ones_like(ids, dtype=torch.bool) if valid is None else valid.cpu())
-        nll, tokens = [], []
-        for x, there in zip(ids.split(_TOGETHER), valid.split(_TOGETHER), strict=True):
+
+        def of(start: int) -> Scores:
+            x, there = ids[start : start + _TOGETHER], valid[start : start + _TOGETHER]
             counts = counted(x, there, self._tokenizer.eos_id)
-            nll.append(self._nll(x, there, counts))
-            tokens.append(counts.sum(1))
+            scores = Scores(self._nll(x, there, counts), counts.sum(1))
             progress(len(x))
-        return Scores(torch.cat(nll), torch.cat(tokens))
+            return scores
+
+        parts = shared(range(0, len(ids), _TOGETHER), of)
+        return Scores(torch.cat([part.nll for part in parts]), torch.cat([part.tokens for part in parts]))
 
     def _read(self, ids: Tensor, valid: Tensor) -> tuple[Int64[Tensor, "num L"], Bool[Tensor, "num L"]]:
         """The sequences in the judge's tokens."""

@@ -10,6 +10,7 @@ from multimdm.evaluation.judges.base import Scores
 from multimdm.evaluation.judges.end_of_text import counted, pieces
 from multimdm.evaluation.language_models import LanguageModel
 from multimdm.evaluation.progress import Progress, ignore
+from multimdm.pipeline.ranks import shared
 
 _TOKENS, _TOKENS_CPU = 2048, 512
 """Positions that go through the network together: with V = 50,257, logits of 0.4 GB. A CPU is fastest with few."""
@@ -41,12 +42,16 @@ class CausalLMJudge:
         together = max(1, (_TOKENS_CPU if device.type == "cpu" else _TOKENS) // L)
         # Texts of like length together: little padding is computed in vain.
         order = sorted(range(len(encoded)), key=lambda number: len(encoded[number]))
-        nll, tokens = torch.zeros(len(encoded), dtype=torch.float64), torch.zeros(len(encoded), dtype=torch.long)
-        for start in range(0, len(encoded), together):
-            numbers = order[start : start + together]
-            part = self._score(*_padded([encoded[number] for number in numbers]))
-            nll[numbers], tokens[numbers] = part.nll, part.tokens
+        parts = [order[start : start + together] for start in range(0, len(encoded), together)]
+
+        def of(numbers: list[int]) -> Scores:
+            scores = self._score(*_padded([encoded[number] for number in numbers]))
             progress(len(numbers))
+            return scores
+
+        nll, tokens = torch.zeros(len(encoded), dtype=torch.float64), torch.zeros(len(encoded), dtype=torch.long)
+        for numbers, scores in zip(parts, shared(parts, of), strict=True):
+            nll[numbers], tokens[numbers] = scores.nll, scores.tokens
         return Scores(nll, tokens)
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ from multimdm.data.tales import Tales
 from multimdm.evaluation.judges.base import Scores
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.tales_models import fingerprint_of_tales
+from multimdm.pipeline.ranks import shared
 
 _TOGETHER = 256
 
@@ -25,8 +26,10 @@ class TalesJudge:
         self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None, progress: Progress = ignore
     ) -> Scores:
         """Padding is a token like others: `valid` changes nothing."""
-        parts = []
-        for part in ids.split(_TOGETHER):
-            parts.append(-self.tales.log_prob(part).cpu())
+
+        def of(part: Tensor) -> Tensor:
+            nll = -self.tales.log_prob(part).cpu()
             progress(len(part))
-        return Scores(torch.cat(parts), torch.full((len(ids),), ids.shape[1]))
+            return nll
+
+        return Scores(torch.cat(shared(ids.split(_TOGETHER), of)), torch.full((len(ids),), ids.shape[1]))
