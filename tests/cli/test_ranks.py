@@ -21,11 +21,17 @@ from support.tiny_models import TALES, causal_tales_model, tales_model
 
 PROGRAM = """
 import json, sys
+from pathlib import Path
 from multimdm.cli.main import main
 from multimdm.pipeline.ranks import sharing
 
+def talking():  # threads of a group of ranks; a process that ends with one of them may abort
+    return [thread for thread in Path("/proc/self/task").glob("*/comm") if "gloo" in thread.read_text()]
+
 with sharing():  # one meeting for all of the commands; each has its own by itself
+    assert not Path("/proc/self/task").exists() or talking()
     assert [main(command) for command in json.loads(sys.argv[1])] == [0] * len(json.loads(sys.argv[1]))
+assert not talking()
 """
 
 

@@ -114,9 +114,14 @@ def join_ranks(backend: str, patience: timedelta | None = None) -> None:
     Processes that torchrun starts again after a death find the old ones' addresses in its store and wait for them for
     ever, and so do those that part and meet again; so on one node every meeting has its own corner of the store. Nodes
     count their attempts separately: with several, the launcher must be told not to share its store (docs/scaling.md).
+
+    A group lives until nobody holds it, and its threads with it; one that still works when Python ends aborts the
+    process. The functions of `torch.distributed.nn` hold the group that is there when they are imported, so they are
+    imported before there is one.
     """
     if launched() == 1 or dist.is_initialized():
         return
+    import torch.distributed.nn.functional  # noqa: F401
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
