@@ -1,11 +1,17 @@
 """Confidence-ordered decoding against a plain rewriting of LLaDA's rule, and its own rules for several masks."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
 from multimdm.samplers import Ancestral, Choice, Confidence, generate, time_grid
+from multimdm.samplers.batch import Batch
+from multimdm.samplers.clean import Hypotheses
 from multimdm.samplers.confidence import blocks_of, time_of_share
+from multimdm.samplers.joint import advance, begin
+from multimdm.samplers.left_to_right import LeftToRight
 from multimdm.samplers.remain import remain_masked
 from support.statistics import MUTANT, REJECT, p_of_draws
 
@@ -103,6 +109,34 @@ def test_a_threshold_saves_calls_and_leaves_no_mask():
     assert len(set(quick.calls.tolist())) > 1  # every sequence at its own pace
     for result in (patient, quick, all_at_once):
         assert int(result.ids.max()) < V
+
+
+@pytest.mark.parametrize("kind", [partial(Confidence, choice=Choice(0)), partial(LeftToRight, choice=Choice(0))])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_threshold_by_steps_asks_more_of_a_position_the_more_calls_there_are(kind, steps):
+    """It is K / (K + 1), by itself and where sequences of different K share a call."""
+    process, network = MultiMask(V, 2), Table(V + 2)
+    given, free = torch.zeros(2, L, dtype=torch.long), torch.ones(2, L, dtype=torch.bool)
+    by_steps, fixed = (kind(steps, threshold=one) for one in ("by_steps", steps / (steps + 1)))
+    alone = [generate(network, process, step, given, generator=Streams.spawn(0, 2)) for step in (by_steps, fixed)]
+    assert torch.equal(alone[0].ids, alone[1].ids)
+    assert alone[0].calls.tolist() == alone[1].calls.tolist()
+    other = kind(L, threshold="by_steps")
+    drafts = [*begin(process, given, free, by_steps, 0), *begin(process, given, free, other, 0)]
+    for _ in range(steps):
+        drafts = [one.draft for one in advance(network, process, drafts)]
+    assert torch.equal(torch.stack([draft.x for draft in drafts[:2]]), alone[0].ids)
+
+
+def test_a_step_by_steps_reveals_what_is_sure_enough():
+    step, process = Confidence(4, Choice(0), threshold="by_steps"), MultiMask(3)
+    sure = torch.tensor([[0.81, 0.79, 0.8, 0.2], [0.1, 0.3, 0.2, 0.4]], dtype=torch.float64)
+    batch = Batch(torch.full((2, 4), 3), torch.ones(2, 4, dtype=torch.bool), generator=Streams([0, 1]))
+    hypotheses = Hypotheses(torch.zeros(2, 4, dtype=torch.long), sure)
+    moved = step.move(process, batch, step.front(process, batch), hypotheses, 4, 0)
+    assert (moved.x == 0).tolist() == [[True, False, True, False], [False, False, False, True]]
+    two = step.move(process, batch, step.front(process, batch), hypotheses, torch.tensor([3, 4]), torch.tensor([0, 0]))
+    assert (two.x == 0).tolist() == [[True, True, True, False], [False, False, False, True]]
 
 
 @pytest.mark.parametrize("steps", range(3, 10))

@@ -125,7 +125,7 @@ def test_an_autoregressive_model_gets_quantile_noise(kind, texts, places, tmp_pa
     assert isinstance(model.network, DiT)
     assert not model.network.config.causal
     assert model.cell_order is not None
-    assert model.advice == SamplingAdvice(order="confidence", temperature=0.0)
+    assert model.advice == SamplingAdvice(order="confidence", temperature=0.0, threshold="by_steps")
     assert [step["command"] for step in model.lineage] == ["couple"]
     for record in metrics(tmp_path / "run"):
         parts = 0.25 * record["draft"] + 0.25 * record["surest"] + 0.125 * record["rewrite"] + 0.375 * record["path"]
@@ -546,7 +546,7 @@ def test_a_causal_language_model_is_the_teacher_of_a_masked_one(layout, texts, g
     assert bool(((ids[:, 1:] != end) & (ids[:, 1:] != built.source.tokenizer.pad_id)).any())
     outcome = train(built, tmp_path / "run", quiet=True)
     assert all(math.isfinite(record["loss"]) for record in metrics(tmp_path / "run"))
-    assert load(outcome.model).advice == SamplingAdvice(order="confidence", temperature=0.0)
+    assert load(outcome.model).advice == SamplingAdvice(order="confidence", temperature=0.0, threshold="by_steps")
 
 
 def test_what_was_written_ends_where_it_says(gpt2, tmp_path):
@@ -617,7 +617,7 @@ def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_p
     built = distillation(quantile={"teacher": str(ar), "size": 16})
     outcome = train(built, tmp_path / "run", quiet=True)
     model = load(outcome.model)
-    assert model.advice == SamplingAdvice(order="confidence", temperature=0.0)
+    assert model.advice == SamplingAdvice(order="confidence", temperature=0.0, threshold="by_steps")
     assert [step["command"] for step in model.lineage] == ["couple", "distill"]
     assert outcome.nelbo is not None
     assert outcome.nelbo.one_step

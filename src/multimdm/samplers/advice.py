@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from multimdm.process.settings import PromptForm
-from multimdm.samplers.settings import USUAL_STEPS, Order, Sampling
+from multimdm.samplers.settings import USUAL_STEPS, Order, Sampling, Threshold
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class SamplingAdvice:
     temperature: float | int | None = None
     grid: Literal["uniform", "cosine"] | None = None
     """Of ancestral steps. A list of times would have a K of its own, and be of no use to who asks for another."""
-    threshold: float | int | None = None
+    threshold: Threshold | None = None
     """Of the order advised."""
     steps: int | None = None
     prompts: PromptForm | None = None

@@ -20,6 +20,7 @@ from multimdm.samplers.clean import USUAL, Choice, Hypotheses, draw_clean
 from multimdm.samplers.guidance import guided
 from multimdm.samplers.loop import Moved
 from multimdm.samplers.remain import masked_process
+from multimdm.samplers.settings import Threshold
 from multimdm.samplers.tied import stay_masked
 
 Count = int | Int64[Tensor, " B"]
@@ -63,7 +64,7 @@ class Confidence:
     choice: Choice = USUAL
     block_length: int | None = None
     """One block for all unless given."""
-    threshold: float | int | None = None
+    threshold: Threshold | None = None
     """Also reveal all positions of at least this confidence; a sequence that is ahead goes on to its next block."""
 
     remasking: Literal["low_confidence", "low_certainty", "random"] = "low_confidence"
@@ -114,6 +115,8 @@ class Confidence:
         if self.remasking == "random":
             confidence = uniform(confidence.shape, batch.generator, confidence.device)
         reveal = self._surest(confidence, front.candidates, self._steps_left(front, num_steps, k))
+        if self.threshold is not None:
+            reveal |= front.candidates & (confidence >= sure_from(self.threshold, num_steps))
         return revealed(process, batch, front, clean, reveal)
 
     def _steps_left(self, front: Front, num_steps: Count, k: Count) -> Int64[Tensor, " B"]:
@@ -125,13 +128,22 @@ class Confidence:
     def _surest(
         self, confidence: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"], steps_left: Int64[Tensor, " B"]
     ) -> Bool[Tensor, "B L"]:
-        """The even share of the remaining positions, surest first (leftmost of equals), and all above the threshold."""
+        """The even share of the remaining positions, surest first (leftmost of equals)."""
         quota = -(-candidates.sum(1) // steps_left)
         order = confidence.masked_fill(~candidates, -1.0).argsort(dim=1, descending=True, stable=True)
-        reveal = order.argsort(dim=1) < quota[:, None]
-        if self.threshold is not None:
-            reveal |= confidence >= self.threshold
-        return reveal & candidates
+        return (order.argsort(dim=1) < quota[:, None]) & candidates
+
+
+def sure_from(threshold: Threshold, num_steps: Count) -> float | Float[Tensor, "B 1"]:
+    """From which confidence on a position is sure; with K calls, `by_steps` says K / (K + 1).
+
+    Of the positions that are left, each call then decides about those that it would get wrong less often than once in
+    K + 1; the fewer calls there are, the less can be left for later ones.
+    """
+    if threshold != "by_steps":
+        return float(threshold)
+    least = num_steps / (num_steps + 1)
+    return least[:, None] if isinstance(least, Tensor) else least
 
 
 def front_of(process: MultiMask, batch: Batch, block_length: int | None) -> Front:

@@ -13,10 +13,10 @@ from torch import Tensor
 from multimdm.process import Process
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import USUAL, Choice, Hypotheses, draw_clean
-from multimdm.samplers.confidence import Count, Front, front_of, revealed
+from multimdm.samplers.confidence import Count, Front, front_of, revealed, sure_from
 from multimdm.samplers.loop import Moved
 from multimdm.samplers.remain import masked_process
-from multimdm.samplers.settings import SURE_RUN
+from multimdm.samplers.settings import SURE_RUN, Threshold
 
 _WHO = "left-to-right decoding"
 
@@ -32,7 +32,7 @@ class LeftToRight:
     num_steps: int
     """K, at most: a sequence whose runs are long is finished earlier."""
     choice: Choice = USUAL
-    threshold: float | int = SURE_RUN
+    threshold: Threshold = SURE_RUN
     """Confidence from which on a position is sure."""
 
     late = ()
@@ -57,7 +57,7 @@ class LeftToRight:
         assert confidence is not None
         hidden = front.candidates
         quota = -(-hidden.sum(1) // (num_steps - k))
-        reveal = first_run(confidence >= self.threshold, hidden, quota)
+        reveal = first_run(confidence >= sure_from(self.threshold, num_steps), hidden, quota)
         return revealed(masked_process(process, _WHO), batch, front, clean, reveal)
 
 

@@ -13,6 +13,9 @@ Order = Literal["ancestral", "confidence", "left_to_right", "rewrite"]
 """In which order tokens are settled."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 
+Threshold = float | int | Literal["by_steps"]
+"""From which confidence on a position is sure; by_steps is K / (K + 1) for K calls."""
+
 TemperatureOn = Literal["prediction", "posterior"]
 """What temperature, top-p and top-k act on."""
 
@@ -78,9 +81,10 @@ class Law:
     noise). Unless given, as the checkpoint advises, else ancestral."""
     block_length: int | None = None
     """With --order confidence: make blocks of this length one after the other (LLaDA); all at once unless given."""
-    threshold: float | int | None = None
-    """With --order confidence: also reveal every position of at least this confidence; saves calls. With --order
-    left_to_right: the least confidence within a run (0.9). Unless given, as the checkpoint advises for that order."""
+    threshold: Threshold | None = None
+    """With --order confidence: also reveal every position of at least this confidence; saves calls, or leaves them for
+    what is less sure. With --order left_to_right: the least confidence within a run (0.9). by_steps is K / (K + 1):
+    the fewer the calls, the less is asked of a position. Unless given, as the checkpoint advises for that order."""
     remasking: Literal["low_confidence", "low_certainty", "random"] = "low_confidence"
     """With --order confidence: keep the positions masked whose drawn token is least probable, or whose prediction is
     least certain whatever is drawn (such a sampler has an exact likelihood), or any."""
@@ -122,8 +126,8 @@ class Law:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}; got {self.order!r}")
         if self.block_length is not None and (not _whole(self.block_length) or self.block_length < 1):
             raise ValueError(f"block_length must be an integer of at least 1, or left out; got {self.block_length!r}")
-        if self.threshold is not None and (not _number(self.threshold) or not 0 < self.threshold <= 1):
-            raise ValueError(f"threshold must lie in (0, 1], or be left out; got {self.threshold!r}")
+        if self.threshold not in (None, "by_steps") and not (_number(self.threshold) and 0 < self.threshold <= 1):
+            raise ValueError(f"threshold must lie in (0, 1], or be 'by_steps' or left out; got {self.threshold!r}")
         if self.remasking not in ("low_confidence", "low_certainty", "random"):
             raise ValueError(f"remasking must be 'low_confidence', 'low_certainty' or 'random'; got {self.remasking!r}")
         if self.remasking == "random" and self.threshold is not None:

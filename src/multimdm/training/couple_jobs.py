@@ -53,7 +53,7 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
         process,
         start.tokenizer or source.tokenizer,
         lineage=start.lineage,
-        advice=recipe.advice or SamplingAdvice(order="confidence", temperature=0.0),
+        advice=recipe.advice or SamplingAdvice(order="confidence", temperature=0.0, threshold="by_steps"),
         cell_order=quantiles.order if isinstance(quantiles.order, torch.Tensor) else None,
     )
     objective = Coupled(process, recipe.shares, recipe.weight)
