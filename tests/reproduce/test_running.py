@@ -17,7 +17,8 @@ import torch
 from multimdm.cli.main import main
 from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Estimate
-from multimdm.report.formats import full_text, ratio_digits
+from multimdm.report.formats import full_text, perplexity_text, ratio_digits
+from multimdm.report.study_file import read_study, study_text
 from multimdm.reproduce.locks import locked
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.recipes import recipe_of
@@ -58,10 +59,14 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     assert "over 2 training seeds" in text
     assert "| MDLM | 12.50 | 3.250 |" in text, "what the paper printed at this scale"
     assert "| MDLM | 7.0" not in text, "what it printed at another"
+    assert study_text(read_study(out / "study.json")) == text, "the tables can be made again of the figures"
     figures = json.loads((out / "results.json").read_text(encoding="utf-8"))[0]
     last = figures["aligned"][-1]["measurement"]
     assert f"- MDLM, K = 2: {last['texts'][0]}\n" in text
     assert f", {100 * last['valid_sentences']['value']:.1f}% |\n" in text
+    short = f"{perplexity_text(last['gen_ppl']['value'])}; {last['pooled_entropy']['value']:.2f}; "
+    distances = f"{last['token_distance']['value']:.2f}, {last['pair_distance']['value']:.2f}"
+    assert f" | {short}{distances}; {100 * last['valid_stories']['value']:.1f}%" in text
     tokens, pairs = (full_text(Estimate(**last[name])) for name in ("token_distance", "pair_distance"))
     assert f" | {tokens}, {pairs}" in text
     assert f"real stories are {last['token_chance']:.3f} (tokens) and {last['pair_chance']:.3f} (pairs)" in text

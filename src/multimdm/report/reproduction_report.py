@@ -25,6 +25,7 @@ from multimdm.report.mask_readings import mask_reading_markdown
 from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.recalls import recall_table
+from multimdm.report.short_table import short_text
 from multimdm.report.tables import aligned_tables, markdown
 from multimdm.report.variety import nelbo_text, samples_text, variety_text
 
@@ -115,6 +116,8 @@ def tables_text(result: Reproduction) -> str:
     parts = [f"## {result.title}", "", f"{result.shows}; scale {result.scale}; {result.equal}", ""]
     parts += markdown_table(["model", "stages", "sequences", "distilled on", "minutes"], _budget_rows(result))
     parts += [f"\n{_absence(label, why)}" for label, why in result.absent.items()]
+    if short := short_text(result.evaluations, result.steps):
+        parts += ["", short.rstrip()]
     if result.ratios:
         header = by_steps(result.steps)
         parts += [

@@ -17,9 +17,9 @@ from multimdm.report.reproduction_report import (
     Trained,
     quality_figure,
     reproduction_report,
-    tables_text,
     validity_figure,
 )
+from multimdm.report.study_file import NAME, TABLES, study_text, write_study
 from multimdm.report.style import save
 from multimdm.report.tables import aligned_tables, csv_text
 from multimdm.reproduce.at_scale import AtScale
@@ -75,15 +75,16 @@ class Comparison(AtScale):
             label: [one.collected(self.places, label, judges) for one in self._measuring(label)]
             for label in self.models
         }
-        texts = []
+        results = []
         for judge in self.scale.settings.judges:
             each = {label: [one[judge] for one in seeds] for label, seeds in collected.items()}
             result = self._result(judge, each)
             folder = out if judge == self.scale.settings.judges[0] else out / judge
             folder.mkdir(exist_ok=True)
             _write(folder, result, [evaluation for seeds in each.values() for evaluation in seeds])
-            texts.append(tables_text(result))
-        write_text(out / "tables.md", "\n".join(texts))
+            results.append(result)
+        write_study(out / NAME, results)
+        write_text(out / TABLES, study_text(results))
         return out
 
     def _measuring(self, label: str) -> list[Measuring]:
