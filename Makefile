@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 TYPED := --jaxtyping-packages=multimdm,beartype.beartype
 
-.PHONY: quickstart figures playground test test-browser check docs bench clean help
+.PHONY: quickstart figures playground test test-browser golden check docs bench clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -36,6 +36,12 @@ test: .venv/installed  ## run the tests; shapes and dtypes are checked at run ti
 test-browser: .venv/installed  ## try the playground in headless Chromium, which it installs; screenshots are kept in runs/playground-screenshots
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/pytest -m browser tests/serving
+
+GOLDEN ?= runs/golden.json
+
+golden: .venv/installed  ## record golden runs in GOLDEN, to be compared bit for bit before and after a change that must change nothing
+	mkdir -p $(dir $(GOLDEN))
+	PYTHONPATH=tests $(BIN)/python -m golden_runs.record $(GOLDEN)
 
 check: .venv/installed  ## lint, types, direction of dependencies
 	$(BIN)/ruff check .
