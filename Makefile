@@ -4,30 +4,38 @@ BIN := .venv/bin
 WORKERS ?= 2
 TYPED := --jaxtyping-packages=multimdm,beartype.beartype
 
-.PHONY: quickstart figures playground test test-browser golden check docs bench clean help
+# What runs, what checks it, and what builds the documentation need different things: each is installed when it is wanted.
+.PHONY: quickstart figures playground models test test-browser golden check docs bench clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed-to-run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[serve]'
+	touch $@
+
+.venv/installed: .venv/installed-to-run
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-quickstart: .venv/installed  ## train, adapt, distil, generate and compare, in minutes; the report is in runs/quickstart
+quickstart: .venv/installed-to-run  ## train, adapt, distil, generate and compare, in minutes; the report is in runs/quickstart
 	$(BIN)/multimdm quickstart
 
-figures: .venv/installed  ## reproduce the conditional-entropy figure and draw the forward processes, in runs/figures
+figures: .venv/installed-to-run  ## reproduce the conditional-entropy figure and draw the forward processes, in runs/figures
 	$(BIN)/multimdm entropy --out runs/figures
 	$(BIN)/multimdm entropy --forward --seed 219 --out runs/figures
 
-# The first one answers requests that name no model; the page compares any two.
-CKPT ?= $(wildcard $(foreach name,quantile multimdm-distilled mdlm-distilled multimdm mdlm,runs/quickstart/$(name)/model))
+# Built-in models, then those of the quickstart if it was run. The first one answers requests that name no model.
+CKPT ?= tales tales-mdlm $(wildcard $(foreach name,quantile multimdm-distilled mdlm-distilled multimdm mdlm,runs/quickstart/$(name)/model))
 PORT ?= 8000
 
-playground: .venv/installed  ## watch text being drafted by the quickstart's models, or by others: make playground CKPT=...
-	@test -n "$(strip $(CKPT))" || { echo "There is no checkpoint in runs/quickstart yet. Run 'make quickstart' first, or name one: make playground CKPT=runs/tales-mdlm/model"; exit 1; }
+playground: .venv/installed-to-run  ## watch text being drafted by built-in models, or by others: make playground CKPT=...
 	$(BIN)/multimdm serve $(CKPT) --port $(PORT)
+
+models: .venv/installed-to-run  ## train the built-in models again and pack them into the package (hours; goes on where it was stopped)
+	$(BIN)/python tools/builtin_models.py train
+	$(BIN)/python tools/builtin_models.py pack
 
 test: .venv/installed  ## run the tests; shapes and dtypes are checked at run time, except where wrong ones are the point
 	$(BIN)/pytest -n $(WORKERS) -m 'not unchecked and not browser' $(TYPED)

@@ -29,7 +29,7 @@ def test_every_command_has_help(name, capsys):
         main([name, "--help"])
     assert stop.value.code == 0
     # A server and what only tells write nothing.
-    assert "--out" in capsys.readouterr().out or name in ("serve", "recipes", "info", "completion")
+    assert "--out" in capsys.readouterr().out or name in ("serve", "recipes", "models", "info", "completion")
 
 
 def test_help_of_a_command(capsys):

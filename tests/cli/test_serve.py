@@ -26,7 +26,6 @@ def checkpoint(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a checkpoint must be named"),
         (["x", "--port", "70000"], "--port must be from 0 to 65535"),
         (["x", "--batch", "0"], "--batch must be above 0; got 0"),
         (["x", "--max-body", "-1"], "--max-body must be above 0; got -1"),

@@ -54,6 +54,7 @@ NUMBER = {
     "distillation": 2,
     "evaluation": 8,
     "method": 1,
+    "models": 4,
     "own-text": 3,
     "quantile": 7,
     "reproduction": 4,

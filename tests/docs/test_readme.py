@@ -68,7 +68,7 @@ EXTRA = {
 
 
 @pytest.mark.unchecked  # a minute of training: with the checks, several
-def test_the_quickstart_and_what_follows_it(place, monkeypatch, capsys):
+def test_the_quickstart_and_what_follows_it(place, monkeypatch):
     """`make quickstart` calls `multimdm quickstart`; here its short version, then the commands on what it made."""
     monkeypatch.chdir(place)
     assert "$(BIN)/multimdm quickstart\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -76,9 +76,17 @@ def test_the_quickstart_and_what_follows_it(place, monkeypatch, capsys):
     assert Path("runs/quickstart/report.html").exists()
     (line,) = re.findall(r"^\.venv/bin/multimdm (.*)$", README, flags=re.MULTILINE)
     assert main(line.split()) == 0
-    capsys.readouterr()  # the quickstart names a command with gaps to fill
+
+
+def test_the_first_text(place, monkeypatch, capsys):
+    """Without a checkpoint, anywhere; the prompt is kept."""
+    monkeypatch.chdir(place)
+    assert main("sample --steps 2".split()) == 0
+    assert "by 2 network calls" in capsys.readouterr().err
     run_snippet("multimdm.load")
-    assert "[MASK]" not in capsys.readouterr().out
+    stories, completed = capsys.readouterr().out.splitlines()
+    assert len(eval(stories)) == 2
+    assert eval(completed)[0].startswith("Lily raced to the harbor")
 
 
 def test_the_other_commands_run(place, monkeypatch):
@@ -89,10 +97,11 @@ def test_the_other_commands_run(place, monkeypatch):
     lines = re.findall(rf"^multimdm ((?:{names}) .*)$", README, flags=re.MULTILINE)
     inline = re.findall(r"`multimdm (export[^`]*)`", README)
     assert [line.split()[0] for line in [*lines, *inline]] == [
+        "sample",
         *("prepare", "train-text", "sample"),
+        *("import", "adapt", "distill", "evaluate", "pareto"),
         *("pretrain", "couple", "sample"),
-        *("import", "adapt", "distill", "evaluate", "pareto", "reproduce"),
-        "export",
+        *("reproduce", "export"),
     ]
     for line in (*lines, *inline):
         line = line.replace(" --tokenizer gpt2", "").replace("bpe:4096", "bpe:300")

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from multimdm.evaluation.bootstrap import Estimate
-from multimdm.evaluation.total_variation import distance, frequencies, pair_events, token_events, total_variation
+from multimdm.evaluation.total_variation import (
+    distance,
+    expected_distance,
+    frequencies,
+    pair_events,
+    token_events,
+    total_variation,
+)
 from support.present import present
 
 V, L = 3, 4
@@ -135,3 +142,20 @@ def test_the_interval_covers_the_distance_that_such_sets_have(events, samples, m
     assert 52 <= covered <= 60
     width = sum(present(e.high) - present(e.low) for e in estimates) / 60
     assert 0.85 <= width / (2 * 1.96 * float(values.std())) <= most_too_wide
+
+
+def test_the_expected_distance_of_draws_from_the_law_itself_is_exact():
+    """Against all outcomes of two draws from three events, and against many sets."""
+    law = torch.tensor([0.5, 0.3, 0.2, 0.0], dtype=torch.float64)
+    by_hand = 0.0
+    for one in range(3):
+        for two in range(3):
+            shares = torch.zeros(4, dtype=torch.float64)
+            shares[one] += 0.5
+            shares[two] += 0.5
+            by_hand += float(law[one] * law[two]) * total_variation(shares, law)
+    assert expected_distance(law, 2) == pytest.approx(by_hand, rel=1e-12)
+    draws = torch.multinomial(law, 50 * 4_000, True, generator=torch.Generator().manual_seed(0)).view(4_000, 50)
+    found = [total_variation(frequencies(row[:, None], 4), law) for row in draws]
+    assert expected_distance(law, 50) == pytest.approx(sum(found) / len(found), rel=0.03)
+    assert expected_distance(torch.tensor([1.0, 0.0], dtype=torch.float64), 7) == 0.0

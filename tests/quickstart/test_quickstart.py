@@ -1,6 +1,7 @@
 """The quickstart with a budget of seconds: every stage runs, a stopped one goes on, equal seeds give equal numbers."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -11,7 +12,7 @@ from multimdm.evaluation.subject import Subject
 from multimdm.quickstart import running
 from multimdm.quickstart.running import run
 from multimdm.quickstart.stages import FAST, FULL, Budget, stages
-from multimdm.report.quickstart_report import verdicts
+from multimdm.report.quickstart_report import in_one_sentence
 from multimdm.training import loop
 from support.runs import weights
 
@@ -38,16 +39,40 @@ def finished(tmp_path_factory):
 def test_it_leaves_a_report_and_pictures(finished):
     out, story = finished
     names = {path.name for path in out.iterdir() if path.is_file()}
-    pictures = {f"{name}.png" for name in ("quality", "validity", "losses", "distillation", "trajectory")}
+    pictures = {f"{name}.png" for name in ("quality", "validity", "variety", "losses", "distillation", "trajectory")}
     assert names >= pictures | {"pareto-K1.png", "pareto-K4.png", "report.html", "results.json"}
     page = (out / "report.html").read_text(encoding="utf-8")
     assert not _addresses(page), "the page must stand alone"
-    for word in ("MultiMDM distilled", "10 × 4 stories", "one training seed (1)", "What came out"):
+    for word in ("MultiMDM distilled", "10 × 4 stories", "one training seed (1)", "Stories in a few calls"):
         assert word in page
-    sentences = list(verdicts(story))
-    assert sentences[0].startswith("Before distillation: GenPPL of MultiMDM, beside MDLM, is ")
-    assert sentences[5].startswith("With as many steps in all: GenPPL of quantile noise, beside MultiMDM distilled, is")
+    assert in_one_sentence(story).startswith("In 4 network calls the model with quantile noise writes stories of ")
+    assert in_one_sentence(story) in page.replace("&nbsp;", " ")
     assert all(done.seconds > 0 for done in story.stages)
+
+
+def test_the_report_opens_with_what_models_write(finished):
+    """One sentence, a table of contents whose links lead somewhere, then texts of every model with marked words."""
+    out, story = finished
+    page = (out / "report.html").read_text(encoding="utf-8")
+    links = re.findall(r'<li><a href="#([^"]+)">', page)
+    assert len(links) == 7
+    assert all(page.count(f'id="{link}"') == 1 for link in links)
+    first, _, rest = page.partition('id="how-good-it-is-beside-the-limits"')
+    assert first.count('<section class="side">') == len(story.evaluations)
+    assert first.count("<b>1 call: GenPPL") == first.count("<b>4 calls: GenPPL") == len(story.evaluations)
+    assert "<mark>" in first  # five steps of training make no story
+    assert rest.count("<details>") == 3
+    assert "<table" not in first
+
+
+def test_the_limits_are_measured_too(finished):
+    out, story = finished
+    labels = [each["label"] for each in json.loads((out / "results.json").read_text(encoding="utf-8"))]
+    assert labels[-2:] == ["perfect network", "AR"]
+    assert story.autoregressive.aligned[0].measurement.nfe == 48
+    best = story.perfect.aligned[-1].measurement.gen_ppl
+    assert best is not None
+    assert all(one.aligned[-1].measurement.gen_ppl.value > best.value for one in story.evaluations)
 
 
 def test_the_branches_have_equal_budgets():
@@ -114,7 +139,8 @@ def test_the_command(monkeypatch, tmp_path, capsys, finished):
     assert asked == {"out": tmp_path, "budget": FAST, "seed": 3}
     printed = capsys.readouterr().out
     assert f"multimdm sample {tmp_path}/quantile/model --steps 2" in printed
-    assert f"multimdm sample {tmp_path}/multimdm-distilled/model --steps 4" in printed
+    assert f"multimdm sample {tmp_path}/mdlm/model --steps 2" in printed
+    assert in_one_sentence(story) in printed
     assert main(["quickstart", "--seed", "-1"]) == 2
     assert "--seed must be 0 or more; got -1" in capsys.readouterr().err
 
@@ -122,9 +148,9 @@ def test_the_command(monkeypatch, tmp_path, capsys, finished):
 def test_the_commands_it_names_work(finished, tmp_path, capsys):
     out, _ = finished
     assert main(["sample", str(out / "quantile" / "model"), "--steps", "2", "--num", "2", "--trace"]) == 0
-    model = str(out / "multimdm-distilled" / "model")
-    infill = "Lily found a [MASK] [MASK] . she kept the [MASK] ."
-    assert main(["sample", model, "--steps", "4", "--infill", infill]) == 0
+    prompt = ["--prompt", "Lily raced to the harbor"]
+    assert main(["sample", str(out / "quantile" / "model"), "--steps", "2", *prompt]) == 0
+    assert main(["sample", str(out / "mdlm" / "model"), "--steps", "2"]) == 0
     arguments = ["--init", str(out / "multimdm" / "model"), "--out", str(tmp_path / "longer"), "--train.steps", "5"]
     arguments += ["--log.validation-sequences", "4", "--train.batch-size", "2"]
     assert main(["distill", "tales-distill-gumbel", *arguments]) == 0

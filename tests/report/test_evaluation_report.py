@@ -323,12 +323,12 @@ def test_no_judge_is_told(capsys):
 
 def test_states_are_told_by_signs():
     page = report(PAIR, (2, 4), "Two")
-    assert '<td class="k1">◆1</td><td class="k2">◇0</td>' in page
-    assert '<td class="k0">&lt;i&gt;</td>' in page
+    assert '<span class="k1">◆1</span> <span class="k2">◇0</span>' in page
+    assert '<span class="k0">&lt;i&gt;</span>' in page
     assert "◆ mask of the final token" in page
     assert "◇ another mask" in page
     one_mask = Trajectory(1, (1.0, 0.0), (("", ""), ("a", "cat")), ((1, 1), (0, 0)), False)
-    assert '<td class="k1">◆</td>' in trajectory_picture(one_mask).text
+    assert '<span class="k1">◆</span>' in trajectory_picture(one_mask).text
 
 
 def test_the_page_can_be_read_without_eyes_or_mouse():

@@ -126,6 +126,39 @@ def test_compare_steps_and_checkpoints(page):
     assert tokens(page, "k-clean", 0) == tokens(page, "k-clean", 1) == 43
 
 
+def test_a_comparison_is_at_equal_steps_until_the_reader_says_otherwise(page):
+    page.check("#compare")
+    set_slider(page, "steps", 7)
+    expect(page.locator("#steps-b")).to_have_value("7")
+    set_slider(page, "steps-b", 3)
+    set_slider(page, "steps", 5)
+    expect(page.locator("#steps-b")).to_have_value("3")
+
+
+def test_examples_are_asked_by_a_click(page):
+    expect(page.locator("#knows")).to_contain_text("404 words")
+    expect(page.locator("#empty")).to_be_visible()  # only models that come with the package begin by themselves
+    page.click(f"text={PROMPT} …")
+    expect(page.locator(".result-text")).to_have_text(re.compile(f"^{PROMPT}"))
+    expect(page.locator("#prompt")).to_have_value(PROMPT)
+
+
+def test_built_in_models_show_a_story_in_two_calls_without_a_click(browser):
+    from multimdm.builtin import SERVED
+    from multimdm.serving.catalog import open_checkpoints
+
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    with serving(open_checkpoints(SERVED)) as live:
+        page.goto(live.url)
+        expect(page.locator(".panel h2")).to_have_text("tales, 2 steps")
+        expect(page.locator(".cost")).to_contain_text("2 network calls")
+        assert len(page.locator(".result-text").inner_text().split()) > 20
+        expect(page.locator("#model option")).to_have_text(list(SERVED))
+        expect(page.locator("h1 a")).to_have_text("multimdm")
+    context.close()
+
+
 def test_history_and_candidates_of_a_token(page):
     generate(page)
     set_slider(page, "scrub", 0)

@@ -24,6 +24,7 @@ COMMANDS = {
     "reproduce": "run a table or figure of the paper from its specification: train, distil, measure, compare",
     "entropy": "what coupled paths tell of the clean token (Fig. conditional_entropy); pictures of the processes",
     "recipes": "list the recipes that come with the package, with a word on each",
+    "models": "list the models that come with the package, with their cards: how each was made, what it can do",
     "info": "tell what a checkpoint is: sizes, process, tokenizer, how it came to be, how it wants to be sampled",
     "import": "read a checkpoint of MDLM or DUO (the Hub's layout, or a Lightning .ckpt) into our format",
     "serve": "answer OpenAI's clients over HTTP, and show text being drafted on a page",

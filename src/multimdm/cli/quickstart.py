@@ -37,14 +37,14 @@ def main(arguments: Sequence[str]) -> None:
         from multimdm.quickstart.stages import FAST, FULL
     except ModuleNotFoundError as error:
         raise ValueError(f"the quickstart needs the package {error.name}: pip install 'multimdm[train]'") from None
-    from multimdm.report.quickstart_report import verdicts
+    from multimdm.report.quickstart_report import in_one_sentence
 
     story = run(out, FAST if options.fast else FULL, options.seed)
-    print("\n".join(verdicts(story)))
-    model = out / "multimdm-distilled" / "model"
+    print(in_one_sentence(story))
     print(
         f"\nThe report is {out / 'report.html'}. What to do next:\n"
         f"  multimdm sample {out / 'quantile' / 'model'} --steps 2 --num 2 --trace\n"
-        f"  multimdm sample {model} --steps 4 --infill 'Lily found a [MASK] [MASK] . she kept the [MASK] .'\n"
+        f"  multimdm sample {out / 'quantile' / 'model'} --steps 2 --prompt 'Lily raced to the harbor'\n"
+        f"  multimdm sample {out / 'mdlm' / 'model'} --steps 2\n"
         f"  multimdm distill tales-distill-gumbel --init {out / 'multimdm' / 'model'} --out {out / 'distilled-longer'}"
     )

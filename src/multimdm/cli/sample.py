@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from multimdm.builtin import USUAL
 from multimdm.cli.device import Device, check_device
 from multimdm.cli.parsing import parse
 from multimdm.data.inert import inert, inert_json
@@ -34,8 +35,9 @@ class Options:
     [MASK] is replaced by one token.
     """
 
-    checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CKPT")]
-    """Directory of a checkpoint, or its name on the Hub."""
+    checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CKPT")] = USUAL
+    """Directory of a checkpoint, its name on the Hub, or that of a model that comes with the package (`multimdm
+    models`); without one, the built-in model of short stories."""
     base: str | None = None
     """Where the base of an adapter is, if it is no longer where it was."""
     num: int = 4

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from multimdm.builtin import SERVED
 from multimdm.cli.device import Device, check_device
 from multimdm.cli.parsing import parse
 from multimdm.serving.limits import Limits
@@ -23,8 +24,9 @@ class Options:
     --api-key-file, or the environment variable MULTIMDM_API_KEY.
     """
 
-    checkpoints: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CKPT [CKPT ...]")]
-    """Directories of checkpoints, or their names on the Hub; the first answers requests that name no model."""
+    checkpoints: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[CKPT ...]")] = SERVED
+    """Directories of checkpoints, their names on the Hub, or names of models that come with the package (`multimdm
+    models`); the first answers requests that name no model. Without any, the built-in models of short stories."""
     host: str = "127.0.0.1"
     """Address to listen at; 0.0.0.0 is all of this machine."""
     port: int = 8000
@@ -45,8 +47,6 @@ class Options:
     def check(self) -> None:
         """Say what is wrong before a checkpoint is read."""
         self.limits.check()
-        if not self.checkpoints:
-            raise ValueError("a checkpoint must be named, as in `multimdm serve runs/tales-mdlm/model`")
         if not 0 <= self.port <= 65_535:
             raise ValueError(f"--port must be from 0 to 65535 (0 takes a free one); got {self.port}")
         if self.grace < 0:

@@ -17,6 +17,7 @@ from multimdm.data.tales_grammar import END, PAD, STOP, Grammar
 from multimdm.data.tales_judge import Judge
 from multimdm.data.tales_messages import least_epsilon
 from multimdm.data.tales_plan import Plan
+from multimdm.data.tales_variables import Variables
 from multimdm.data.tales_words import DEFAULT
 from multimdm.process.checks import check_ids, check_integer, debug_checks, kind_of, require
 from multimdm.process.draws import Generator
@@ -55,6 +56,8 @@ class Tales:
 
     def __init__(self, length: int = 48, grammar: Grammar = DEFAULT) -> None:
         self._plan = Plan(grammar)
+        self.variables = Variables(self._plan, grammar)
+        """What stories are about: who, where, what, and how it ends."""
         self.length = check_integer("length", length, 1)
         require(
             length >= self._plan.longest,
@@ -138,6 +141,17 @@ class Tales:
         inference = Inference(self._plan, self.check_epsilon(epsilon))
         parts = evidence.detach().cpu().split(min(_INFERRED // self._plan.states + 1, 1024))
         return torch.cat([inference.leave_one_out(part) for part in parts]).to(evidence.device)
+
+    def wrong(self, ids: Integer[Tensor, "num length"], epsilon: float | int = EPSILON) -> Bool[Tensor, "num length"]:
+        """Which tokens are rather replaced ones than the story's own: p(replaced | all tokens) > 1/2.
+
+        Under the judged source p(x^l | the others) is (1-ε) p(w^l = x^l | the others) + ε / V, of which the last term
+        is that of a replacement. Nothing is wrong in a story of the pure source.
+        """
+        x = self._check(ids)
+        seen = torch.nn.functional.one_hot(x, self.vocab_size).double()
+        log_others = self.leave_one_out(seen, epsilon).gather(2, x[..., None])[..., 0]
+        return (math.log(epsilon / self.vocab_size) - log_others > math.log(0.5)).to(ids.device)
 
     def valid(self, ids: Integer[Tensor, "num length"]) -> Bool[Tensor, " num"]:
         """Whether the pure source can make the story."""

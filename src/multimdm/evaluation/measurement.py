@@ -58,6 +58,15 @@ class Measurement:
     """What as many real stories have of it."""
     texts: tuple[str, ...]
     """The first few samples."""
+    subject_distance: Estimate | None = None
+    """On Tales, the total variation between what samples and stories of the source are about, whose law is exact: mean
+    over name, place, thing and event. None without a judge, and of measurements that are older."""
+    subject_chance: float | None = None
+    """What as many real stories have of it."""
+    subject_pair_distance: Estimate | None = None
+    """The same of two of them at a time."""
+    subject_pair_chance: float | None = None
+    """What as many real stories have of it."""
 
 
 def measure(
@@ -116,7 +125,7 @@ def describe(
     bootstrap = Bootstrap(num)
     tales = tales_for(model, length) if speaks_tales(model) else None
     sentences, stories = (None, None) if tales is None else _validity(tales, ids, bootstrap)
-    far = TalesDistances() if tales is None else tales_distances(tales, ids)
+    far = TalesDistances() if tales is None else tales_distances(tales, ids, subjects=judge is not None)
     one, two, three = (bootstrap.mean(distinct(ids, n, there)) for n in (1, 2, 3))
     return Measurement(
         steps=steps,
@@ -138,6 +147,10 @@ def describe(
         pair_distance=far.pairs,
         pair_chance=far.pair_chance,
         texts=tuple(samples.texts[:_TEXTS]),
+        subject_distance=far.subjects,
+        subject_chance=far.subject_chance,
+        subject_pair_distance=far.subject_pairs,
+        subject_pair_chance=far.subject_pair_chance,
     )
 
 

@@ -105,6 +105,8 @@ def _measurement(found: Sequence[Measurement]) -> Measurement:
         valid_stories=_if_all(of_samples, [m.valid_stories for m in found]),
         token_distance=_if_all(_share, [m.token_distance for m in found]),
         pair_distance=_if_all(_share, [m.pair_distance for m in found]),
+        subject_distance=_if_all(_share, [m.subject_distance for m in found]),
+        subject_pair_distance=_if_all(_share, [m.subject_pair_distance for m in found]),
     )
 
 

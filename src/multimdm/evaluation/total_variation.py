@@ -40,6 +40,19 @@ def total_variation(p: Float64[Tensor, " size"], q: Float64[Tensor, " size"]) ->
     return float((p - q).abs().sum()) / 2
 
 
+def expected_distance(law: Float64[Tensor, " size"], num: int) -> float:
+    """E[1/2 sum_e |f_e - p(e)|] for the shares f of `num` independent draws from p itself, exactly.
+
+    The number of draws of an event is binomial, with mean absolute deviation 2 m C(n, m) p^m (1-p)^(n-m+1), where
+    m = floor(np) + 1 (de Moivre).
+    """
+    p, n = law[(law > 0) & (law < 1)], torch.tensor(float(num), dtype=torch.float64)
+    m = (n * p).floor() + 1
+    log_choose = torch.lgamma(n + 1) - torch.lgamma(m + 1) - torch.lgamma(n - m + 1)
+    log_deviation = m.log() + log_choose + m * p.log() + (n - m + 1) * torch.log1p(-p)
+    return float(log_deviation.exp().sum()) / num
+
+
 def distance(events: Int64[Tensor, "num n"], law: Float64[Tensor, " size"], seed: int = 0) -> Estimate:
     """1/2 sum_e |f_e - q_e|, with f_e the share of event e in all samples together and q the law to compare with.
 

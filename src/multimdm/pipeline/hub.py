@@ -4,6 +4,8 @@ import re
 import threading
 from pathlib import Path
 
+from multimdm.builtin import builtin_directory
+
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _FILES = ["*.json", "*.safetensors", "chat_template.jinja"]
 """What is fetched, and nothing else: no code, no pickles."""
@@ -33,14 +35,17 @@ def local_directory(
     cache_dir: str | Path | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """The path itself if something is there (of a run, the model inside it); else the local copy of what has this
-    name on the Hub.
+    """The path itself if something is there (of a run, the model inside it); else the model of this name that comes
+    with the package, or the local copy of what has this name on the Hub.
 
     A name is `org/name` or `org/name@revision`, with a branch, a tag or a commit. Only weights and settings are
     fetched: no code of strangers. What was fetched before is used if the Hub does not answer. Private repositories need
     a token, which the Hub's client finds (`hf auth login`, HF_TOKEN) unless it is given.
     """
     path, found = Path(path_or_name), _NAME.fullmatch(str(path_or_name))
+    builtin = builtin_directory(str(path_or_name))
+    if builtin is not None and not _is_checkpoint(_inside(path)):  # a folder of other things may have its name
+        path = builtin
     if path.exists() or found is None:
         if revision is not None:
             raise ValueError(f"revision is for names on the Hub; {path} is none: leave out {revision!r}")
@@ -71,10 +76,13 @@ def local_directory(
 
 def _inside(path: Path) -> Path:
     """A run keeps its model in the folder model: whoever names the run means it."""
-    if any((path / name).is_file() for name in _SETTINGS):
+    if _is_checkpoint(path):
         return path
-    model = path / "model"
-    return model if any((model / name).is_file() for name in _SETTINGS) else path
+    return path / "model" if _is_checkpoint(path / "model") else path
+
+
+def _is_checkpoint(directory: Path) -> bool:
+    return any((directory / name).is_file() for name in _SETTINGS)
 
 
 def _checked(directory: Path) -> Path:

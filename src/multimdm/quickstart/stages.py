@@ -65,7 +65,7 @@ FAST = Budget(
     distilled=40,
     teacher=80,
     samples=24,
-    steps=(1, 4, 16),
+    steps=(1, 2, 4),
     temperatures=(0.8, 1.0),
     checkpoint_every=40,
 )

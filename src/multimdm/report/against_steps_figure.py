@@ -1,6 +1,7 @@
 """A figure of samples against the number of network calls K: one line per model, with intervals."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
@@ -11,6 +12,8 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.report.pareto_figure import COLOURS, MARKERS, bars
 from multimdm.report.style import GREY, apply_style, draw_legend, figure_with_legend
 
+_DASHES = ((4, 3), (1, 1.6), (6, 2, 1, 2))
+"""Of horizontal lines, one after the other."""
 _DODGE = 1.025
 """By this factor of K the next model's points are moved, so that bars do not hide each other."""
 
@@ -43,8 +46,8 @@ def against_steps_figure(
                 a.measurement.steps * beside, estimate.value, marker, color=colour, markerfacecolor=face, markersize=5.5
             )
         entries.append((evaluation.label, axes.plot([], [], marker + "-", color=colour, markersize=5.5)[0]))
-    for name, level in (reference or {}).items():
-        entries.append((name, axes.axhline(level, color=GREY, linewidth=1, linestyle=(0, (4, 3)))))
+    for (name, level), dashes in zip((reference or {}).items(), cycle(_DASHES), strict=False):
+        entries.append((name, axes.axhline(level, color=GREY, linewidth=1.2, linestyle=(0, dashes))))
     steps = sorted({a.measurement.steps for evaluation in evaluations for a in evaluation.aligned})
     axes.set_xscale("log", base=2)
     axes.set_xticks(steps, [str(K) for K in steps])

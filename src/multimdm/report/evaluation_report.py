@@ -209,6 +209,8 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     calls = any(m.nfe != m.steps for e in evaluations for m in e.measurements)
     header = ["model", "K", *(["calls"] if calls else []), "τ", "GenPPL", "entropy", "pooled"]
     header += ["valid stories", "valid sentences", "token distance", "pair distance"] if tales else []
+    about = any(m.subject_distance is not None for e in evaluations for m in e.measurements)
+    header += ["subject distance", "of two subjects"] if about else []
     header += ["distinct-1", "distinct-2", "distinct-3", "duplicates"]
     rows = []
     for e in evaluations:
@@ -224,10 +226,12 @@ def _all_measurements(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
             if tales:
                 row += [_with_interval(x, share_text) for x in (m.valid_stories, m.valid_sentences)]
                 row += [_with_interval(x, entropy_text) for x in (m.token_distance, m.pair_distance)]
+            if about:
+                row += [_with_interval(x, entropy_text) for x in (m.subject_distance, m.subject_pair_distance)]
             row += [_with_interval(d, ratio_text) for d in m.distinct]
             row.append(_with_interval(m.duplicates, share_text))
             rows.append(row)
-    yield table("All measurements", header, rows)
+    yield table("All measurements", header, rows, "dense")
 
 
 def _with_interval(estimate, text) -> Markup:

@@ -1,6 +1,7 @@
 """A page of HTML that stands alone: no script, no font, no picture from elsewhere."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -8,9 +9,11 @@ from multimdm.data.inert import inert
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fcfcfb; --card: #ffffff;
-  --line: #e1e5e8; --accent: #00798c; --clean: #d9f5f1; --designated: #8fe3e7; --other: #cfe3fb; --state: #10262b; }
+  --line: #e1e5e8; --accent: #00798c; --clean: #d9f5f1; --designated: #8fe3e7; --other: #cfe3fb; --state: #10262b;
+  --wrong: #ffd0c9; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e8eb; --soft: #9aa5af; --paper: #14181c; --card: #1b2126;
-  --line: #2e363d; --accent: #4cc3d4; --clean: #17403d; --designated: #12727a; --other: #28466b; --state: #e8f3f4; } }
+  --line: #2e363d; --accent: #4cc3d4; --clean: #17403d; --designated: #12727a; --other: #28466b; --state: #e8f3f4;
+  --wrong: #7a2a26; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -46,15 +49,36 @@ figure img { display: block; width: 100%; height: auto; }
 blockquote { margin: 0; padding: .7rem 1rem; background: var(--card); border: 1px solid var(--line);
   border-left: 3px solid var(--accent); border-radius: 6px; font-size: .92rem; white-space: pre-wrap;
   overflow-wrap: anywhere; }
-table.trace { width: auto; font-size: .76rem; border-spacing: 2px; border-collapse: separate; }
-table.trace td, table.trace th { border: 0; padding: .12rem .4rem; text-align: center; border-radius: 4px;
-  color: var(--state); }
-table.trace th { color: var(--soft); font-weight: 400; position: sticky; left: 0; background: var(--card);
-  text-align: left; }
+nav ol { margin: .6rem 0 0; padding-left: 1.3rem; columns: 2; column-gap: 2rem; max-width: 46rem; font-size: .92rem; }
+a { color: var(--accent); }
+p.lead { font-size: 1.12rem; max-width: 52rem; }
+mark { background: var(--wrong); color: inherit; border-radius: 3px; padding: 0 .1rem; }
+.side { margin: .8rem 0; border: 1px solid var(--line); border-radius: 8px; background: var(--card);
+  padding: .7rem .9rem .9rem; }
+.side h3 { margin: 0 0 .5rem; }
+.side h3 small { color: var(--soft); font-weight: 400; margin-left: .4rem; }
+.texts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); gap: .9rem 1.4rem; }
+.texts p { margin: 0; font-size: .92rem; overflow-wrap: anywhere; }
+.texts b { display: block; font-size: .8rem; color: var(--soft); font-weight: 600; }
+details { margin: .8rem 0; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
+details > div { padding: 0 1rem 1rem; }
+summary { cursor: pointer; font-weight: 600; padding: .7rem 1rem; }
+table.dense { font-size: .75rem; }
+table.dense th, table.dense td { padding: .3rem .22rem; }
+table.dense td { white-space: normal; }
+table.dense td small { font-size: .7rem; line-height: 1.25; }
+table.ratios td { white-space: normal; }
+.steps { margin: .6rem 0 1rem; border: 1px solid var(--line); border-radius: 8px; padding: .4rem .7rem;
+  background: var(--card); }
+.steps p { max-width: none; margin: .5rem 0; line-height: 1.75; font-size: .8rem; }
+.steps span { display: inline-block; border-radius: 4px; padding: 0 .35rem; margin: 0 .1rem; color: var(--state);
+  line-height: 1.45; }
+.steps b { color: var(--soft); font-weight: 400; margin-right: .4rem; }
 .k0 { background: var(--clean); } .k1 { background: var(--designated); } .k2 { background: var(--other); }
 .legend span { display: inline-block; padding: .05rem .5rem; border-radius: 4px; margin-right: .5rem;
   font-size: .82rem; color: var(--state); }
-@media (max-width: 520px) { main { padding: 1.4rem .9rem 3rem; } th, td { padding: .4rem .55rem; } }
+@media (max-width: 520px) { nav ol { columns: 1; } details > div { padding: 0 .6rem .8rem; }
+  main { padding: 1.4rem .9rem 3rem; } th, td { padding: .4rem .55rem; } }
 """
 
 
@@ -82,8 +106,40 @@ def page(title: str, subtitle: str, body: Iterable[Markup]) -> str:
 
 
 def heading(text: str, level: int = 2) -> Markup:
-    """A heading inside the page."""
-    return Markup(f"<h{level}>{escape(text)}</h{level}>")
+    """A heading inside the page; those of the second level can be linked to."""
+    name = f' id="{anchor(text)}"' if level == 2 else ""
+    return Markup(f"<h{level}{name}>{escape(text)}</h{level}>")
+
+
+def anchor(title: str) -> str:
+    """The name by which a heading is linked to."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def contents(titles: Iterable[str]) -> Markup:
+    """Links to the sections of these titles."""
+    links = "\n".join(f'<li><a href="#{anchor(title)}">{escape(title)}</a></li>' for title in titles)
+    return Markup(f'<nav aria-label="Contents"><ol>\n{links}\n</ol></nav>')
+
+
+def folded(title: str, body: Iterable[Markup]) -> Markup:
+    """A section that opens when it is asked for. The name is inside, so that a link to it opens it too."""
+    content = "\n".join(part.text for part in body)
+    return Markup(f'<details><summary>{escape(title)}</summary><div id="{anchor(title)}">\n{content}\n</div></details>')
+
+
+def lead(text: str) -> Markup:
+    """The sentence that a page opens with."""
+    return Markup(f'<p class="lead">{escape(text).replace(" = ", "&nbsp;=&nbsp;")}</p>')
+
+
+def side_by_side(title: str, says: str, texts: Iterable[tuple[str, Markup]]) -> Markup:
+    """Texts of one author beside each other, each under a few words."""
+    cells = "\n".join(f"<p><b>{escape(above)}</b>{text.text}</p>" for above, text in texts)
+    return Markup(
+        f'<section class="side"><h3>{escape(title)} <small>{escape(says)}</small></h3>\n'
+        f'<div class="texts">\n{cells}\n</div></section>'
+    )
 
 
 def paragraph(text: str) -> Markup:

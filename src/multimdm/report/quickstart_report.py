@@ -1,22 +1,50 @@
-"""The page that the quickstart ends with: what was done, who wins where, and all that it rests on."""
+"""The page that the quickstart ends with: what each model writes, how good it is, and, folded, all that it rests on."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from multimdm.evaluation.alignment import Aligned
-from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
 from multimdm.report.distillation_figure import distillation_figure
 from multimdm.report.evaluation_report import evaluation_sections
-from multimdm.report.formats import INTERVAL, full_text, perplexity_text
-from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
+from multimdm.report.formats import perplexity_text, share_text, value_text
+from multimdm.report.marked_text import judged_words, marked
+from multimdm.report.page import (
+    Markup,
+    contents,
+    folded,
+    heading,
+    lead,
+    page,
+    paragraph,
+    pictures,
+    side_by_side,
+    table,
+)
 from multimdm.report.pareto_figure import png_data
+from multimdm.report.ratios import NOTE, ratio_table
 from multimdm.report.training_figure import training_figure
 from multimdm.report.trajectory_figure import trajectory_figure
+
+_SHOWN = (1, 2, 4)
+"""Calls of the texts that the page opens with."""
+_ORDERS = {
+    "ancestral": "revealed at random",
+    "confidence": "surest first",
+    "left_to_right": "left to right",
+    "rewrite": "rewritten in every call",
+}
+WRITTEN, QUALITY, VARIETY, COMPARED = (
+    "What each model writes",
+    "How good it is, beside the limits",
+    "Variety and valid sentences",
+    "Who is better, in numbers",
+)
+STAGES, PATHS, REST = "What was trained, and how long it took", "From noise to text", "All measurements and settings"
 
 
 @dataclass(frozen=True)
@@ -36,6 +64,10 @@ class Story:
 
     evaluations: Sequence[Evaluation]
     """In pairs: with one mask, with many; first as trained, then distilled. At last the one with quantile noise."""
+    perfect: Evaluation
+    """The perfect masked network: what one mask allows at best, each position revealed at random."""
+    autoregressive: Evaluation
+    """The teacher of quantile noise, token by token."""
     steps: Sequence[int]
     stages: Sequence[Done]
     trained: Mapping[Path, int]
@@ -51,13 +83,33 @@ def figures(story: Story) -> dict[str, tuple[Figure, str]]:
     """Name of a file -> picture, and what it shows for those who do not see it."""
     evaluations, real = story.evaluations, story.evaluations[0].real
     _, _, *distilled, _ = evaluations
-    reference = {"real stories": real.gen_ppl.value} if real is not None and real.gen_ppl is not None else None
+    assert real is not None
+    ar = story.autoregressive.aligned[0].measurement
+    # The autoregressive model is a line, since it has no K; the perfect network is a curve like the others.
+    levels = {"real stories": real.gen_ppl, f"AR, {ar.nfe} calls": ar.gen_ppl}
     matched = "at the entropy of real stories"
+    with_limit = [_with_order(e) for e in (*evaluations, story.perfect)]
     quality = against_steps_figure(
-        evaluations, lambda m: m.gen_ppl, "GenPPL, exact", f"GenPPL {matched}", log=True, reference=reference
+        with_limit,
+        lambda m: m.gen_ppl,
+        "GenPPL, exact",
+        f"GenPPL {matched}",
+        log=True,
+        reference={name: level.value for name, level in levels.items() if level is not None},
     )
     validity = against_steps_figure(
-        evaluations, lambda m: m.valid_stories, "share of valid stories", f"Validity {matched}"
+        with_limit,
+        lambda m: m.valid_sentences,
+        "share of valid sentences",
+        f"Valid sentences {matched}",
+        reference={f"AR, {ar.nfe} calls": ar.valid_sentences.value} if ar.valid_sentences is not None else None,
+    )
+    variety = against_steps_figure(
+        with_limit,
+        lambda m: m.pooled_entropy,
+        "pooled entropy (nats)",
+        "Variety: entropy of the words of all samples together",
+        reference={"real stories": real.pooled_entropy.value},
     )
     longest = max(trajectory.steps for e in evaluations for trajectory in e.trajectories)
     shown = min(longest, max(4, min(story.steps)))
@@ -68,12 +120,22 @@ def figures(story: Story) -> dict[str, tuple[Figure, str]]:
         if trajectory.steps == shown
     }
     return {
-        "quality": (quality, "GenPPL against K for every model; the tables have the numbers"),
-        "validity": (validity, "Share of valid stories against K for every model; the tables have the numbers"),
+        "quality": (quality, "GenPPL against K for every model and its limits; the tables have the numbers"),
+        "validity": (validity, "Share of valid sentences against K for every model; the tables have the numbers"),
+        "variety": (variety, "Pooled entropy of samples against K for every model, beside that of real stories"),
         "losses": (training_figure(list(story.trained), story.trained), "Losses of training over steps"),
         "distillation": (distillation_figure(story.distilled), "Losses of distillation over steps"),
         "trajectory": (trajectory_figure(paths), "The beginning of a story, from noise to text, step by step"),
     }
+
+
+def _with_order(evaluation: Evaluation) -> Evaluation:
+    """Its label says in which order it reveals."""
+    return replace(evaluation, label=f"{evaluation.label} ({_order(evaluation)})")
+
+
+def _order(evaluation: Evaluation) -> str:
+    return _ORDERS[evaluation.drawing["law"]["order"]]
 
 
 def quickstart_report(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> str:
@@ -83,17 +145,79 @@ def quickstart_report(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> 
         f"Tales, stories of {first.drawing['length']} words and an exact judge; {first.drawing['num']:,} samples per "
         f"measurement, one training seed ({story.seed})"
     )
-    return page("One mask or many, in a few steps", subtitle, _sections(story, drawn))
+    return page("Stories in a few calls", subtitle, _sections(story, drawn))
 
 
 def _sections(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator[Markup]:
-    yield heading("What came out")
-    for sentence in verdicts(story):
-        yield paragraph(sentence)
-    yield pictures((png_data(figure), alt) for figure, alt in (drawn["quality"], drawn["validity"]))
-    yield heading("From noise to text")
-    yield pictures([(png_data(drawn["trajectory"][0]), drawn["trajectory"][1])], wide=True)
-    yield heading("What was done")
+    yield lead(in_one_sentence(story))
+    yield contents((WRITTEN, QUALITY, VARIETY, COMPARED, STAGES, PATHS, REST))
+    yield heading(WRITTEN)
+    yield paragraph(
+        "The first sample of each, at the entropy of real stories. Marked words do not belong: under the source they "
+        "are rather replaced by chance than written."
+    )
+    yield from _written(story)
+    yield heading(QUALITY)
+    yield paragraph(
+        "The perfect network knows the stories exactly, and is limited by one mask alone: words of one call are drawn "
+        "independently of each other. The autoregressive model takes a call for every token."
+    )
+    yield pictures([(png_data(drawn["quality"][0]), drawn["quality"][1])])
+    yield heading(VARIETY)
+    yield pictures((png_data(figure), alt) for figure, alt in (drawn["variety"], drawn["validity"]))
+    yield heading(COMPARED)
+    yield paragraph(NOTE)
+    yield ratio_table(compared(story), story.steps)
+    yield folded(STAGES, _stages(story, drawn))
+    yield folded(PATHS, [pictures([(png_data(drawn["trajectory"][0]), drawn["trajectory"][1])], wide=True)])
+    yield folded(REST, evaluation_sections([*story.evaluations, story.perfect, story.autoregressive], story.steps))
+
+
+def _written(story: Story) -> Iterator[Markup]:
+    shown = [K for K in _SHOWN if K in story.steps]
+    for evaluation in story.evaluations:
+        found = [one for one in evaluation.aligned if one.measurement.steps in shown]
+        words = judged_words([one.measurement.texts[0] for one in found])
+        cells = [(_above(one), marked(text)) for one, text in zip(found, words, strict=True)]
+        yield side_by_side(evaluation.label, _order(evaluation), cells)
+
+
+def _above(one: Aligned) -> str:
+    m = one.measurement
+    calls = f"{m.steps} call{'s' * (m.steps != 1)}"
+    return f"{calls}: GenPPL {value_text(m.gen_ppl, perplexity_text)}"
+
+
+def in_one_sentence(story: Story) -> str:
+    """What the page shows, in the numbers of the fewest calls beyond one."""
+    K = next((K for K in story.steps if K > 1), story.steps[0])
+    masked, quantile = story.evaluations[2], story.evaluations[-1]
+    ours, theirs = (_at(evaluation, K).measurement for evaluation in (quantile, masked))
+    assert masked.real is not None
+
+    def of(m) -> str:
+        sentences = "" if m.valid_sentences is None else f", {share_text(m.valid_sentences.value)} valid sentences"
+        return f"{value_text(m.gen_ppl, perplexity_text)}{sentences}"
+
+    real = value_text(masked.real.gen_ppl, perplexity_text)
+    return (
+        f"In {K} network calls the model with quantile noise writes stories of perplexity {of(ours)}; the masked "
+        f"model, distilled with as many steps in all, {of(theirs)}; real stories have {real}."
+    )
+
+
+def _at(evaluation: Evaluation, K: int) -> Aligned:
+    return next(one for one in evaluation.aligned if one.measurement.steps == K)
+
+
+def compared(story: Story) -> list[tuple[Evaluation, Evaluation]]:
+    """Who is held against whom."""
+    one, many, one_after, many_after, quantile = story.evaluations
+    before, after = (many, one), (many_after, one_after)
+    return [before, after, (one_after, one), (many_after, many), (quantile, one_after), (quantile, many_after)]
+
+
+def _stages(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator[Markup]:
     yield paragraph(
         "A masked diffusion model is trained, then continued twice with equal budgets: with its one mask, as a "
         "control, and with many masks. Both are distilled along shared-Gumbel paths, again with equal budgets. Beside "
@@ -115,51 +239,3 @@ def _sections(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator
         "Stages", ["stage", "what", "budget", "minutes"], [*rows, ["all", "", "", f"{total / 60:.1f}"]], "words"
     )
     yield pictures((png_data(figure), alt) for figure, alt in (drawn["losses"], drawn["distillation"]))
-    yield from evaluation_sections(story.evaluations, story.steps)
-
-
-def verdicts(story: Story) -> Iterator[str]:
-    """Plain sentences: who has the lower GenPPL at matched entropy, and what distillation changed."""
-    one, many, one_after, many_after, quantile = story.evaluations
-    yield _versus("Before distillation", many, one)
-    yield _versus("After distillation", many_after, one_after)
-    for before, after in ((one, one_after), (many, many_after)):
-        yield _versus("Distilled against not distilled", after, before)
-    yield _versus("With as many steps in all", quantile, one_after)
-    yield _versus("With as many steps in all", quantile, many_after)
-    yield (
-        f"Compared is exact GenPPL at the entropy of real stories; one is called lower if the {INTERVAL}s over samples "
-        "do not overlap. They say nothing of other training seeds: there is one."
-    )
-
-
-def _versus(when: str, ours: Evaluation, theirs: Evaluation) -> str:
-    found: dict[str, list[str]] = {"lower": [], "higher": [], "alike": [], "unmatched": []}
-    for a, b in zip(ours.aligned, theirs.aligned, strict=True):
-        found[_compare(a, b)].append(_at(a, b))
-    parts = []
-    if found["lower"]:
-        parts.append(f"lower at {'; '.join(found['lower'])}")
-    if found["higher"]:
-        parts.append(f"higher at {'; '.join(found['higher'])}")
-    if found["alike"]:
-        parts.append(f"not to be told apart at {'; '.join(found['alike'])}")
-    if found["unmatched"]:
-        parts.append(f"not comparable, since an entropy was not reached, at {'; '.join(found['unmatched'])}")
-    return f"{when}: GenPPL of {ours.label}, beside {theirs.label}, is {', '.join(parts)}."
-
-
-def _compare(a: Aligned, b: Aligned) -> str:
-    one, other = a.measurement.gen_ppl, b.measurement.gen_ppl
-    if one is None or other is None or not (a.reached and b.reached):
-        return "unmatched"
-    if one.overlaps(other):
-        return "alike"
-    return "lower" if one.value < other.value else "higher"
-
-
-def _at(a: Aligned, b: Aligned) -> str:
-    def brief(estimate: Estimate | None) -> str:
-        return full_text(estimate, perplexity_text).split(" ")[0]
-
-    return f"K = {a.measurement.steps} ({brief(a.measurement.gen_ppl)} against {brief(b.measurement.gen_ppl)})"

@@ -169,11 +169,12 @@ def csv_text(table: Table) -> str:
 _FIGURES = (
     *("gen_ppl", "entropy", "pooled_entropy", "distinct_1", "distinct_2", "distinct_3", "duplicates"),
     *("valid_sentences", "valid_stories", "token_distance", "pair_distance"),
+    *("subject_distance", "subject_pair_distance"),
 )
 FIELDS = (
     *("steps", "nfe", "temperature", "judge"),
     *(name + end for name in _FIGURES for end in ("", "_low", "_high")),
-    *("token_chance", "pair_chance", "num", "length", "seed"),
+    *("token_chance", "pair_chance", "subject_chance", "subject_pair_chance", "num", "length", "seed"),
 )
 """Columns of a measurement: every figure with its interval, and what real stories have by chance."""
 
@@ -181,7 +182,9 @@ FIELDS = (
 def csv_row(steps: int, m: Measurement) -> list[object]:
     """A measurement under FIELDS; what there is not is left empty."""
     on_tales = (m.valid_sentences, m.valid_stories, m.token_distance, m.pair_distance)
+    on_tales += (m.subject_distance, m.subject_pair_distance)
     figures = (m.gen_ppl, m.entropy, m.pooled_entropy, *m.distinct, m.duplicates, *on_tales)
     values = [x for e in figures for x in ([e.value, e.low, e.high] if e is not None else [None] * 3)]
-    row = [steps, m.nfe, m.temperature, m.judge, *values, m.token_chance, m.pair_chance, m.num, m.length, m.seed]
+    chances = (m.token_chance, m.pair_chance, m.subject_chance, m.subject_pair_chance)
+    row = [steps, m.nfe, m.temperature, m.judge, *values, *chances, m.num, m.length, m.seed]
     return ["" if x is None else x for x in row]

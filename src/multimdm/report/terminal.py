@@ -118,7 +118,8 @@ def _row(m: Measurement, kind: str, calls: bool, tales: bool) -> list[Text]:
     cells += [_estimate(m.entropy, entropy_text), Text(entropy_text(m.pooled_entropy.value))]
     if tales:
         cells += [_estimate(x, share_text) for x in (m.valid_stories, m.valid_sentences)]
-        cells.append(Text("\n".join(value_text(x) for x in (m.token_distance, m.pair_distance))))
+        far = (m.token_distance, m.pair_distance, m.subject_distance, m.subject_pair_distance)
+        cells.append(Text("\n".join(value_text(x) for x in far if x is not None)))
     distinct = [Text.assemble(ratio_text(d.value), (f" {interval_text(d, ratio_text)}", "dim")) for d in m.distinct]
     return [*cells, Text("\n").join(distinct), _estimate(m.duplicates, share_text)]
 

@@ -1,7 +1,7 @@
-"""A trajectory as a table of coloured words, as Fig. 1 draws them; signs tell the same as the colours."""
+"""A trajectory as lines of coloured words, as Fig. 1 draws them; signs tell the same as the colours."""
 
 from multimdm.evaluation.trajectory import Trajectory
-from multimdm.report.page import Markup, escape, scrolling
+from multimdm.report.page import Markup, escape
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER
 
 _SIGNS = {CLEAN: "", DESIGNATED: "◆", OTHER: "◇"}
@@ -11,15 +11,14 @@ _WIDEST = 14
 
 
 def trajectory_picture(trajectory: Trajectory) -> Markup:
-    """Time runs downwards, one column per position; it scrolls sideways."""
-    rows = []
+    """Time runs downwards; the words of a state are a line that breaks where the page ends."""
+    lines = []
     for time, words, kinds in zip(trajectory.times, trajectory.words, trajectory.kinds, strict=True):
-        cells = "".join(
-            f'<td class="k{kind}">{_SIGNS[kind]}{_word(word)}</td>' for word, kind in zip(words, kinds, strict=True)
+        cells = " ".join(
+            f'<span class="k{kind}">{_SIGNS[kind]}{_word(word)}</span>' for word, kind in zip(words, kinds, strict=True)
         )
-        rows.append(f'<tr><th scope="row">t = {time:.3g}</th>{cells}</tr>')
-    table = f'<table class="trace"><tbody>\n{"".join(rows)}\n</tbody></table>'
-    return scrolling(f"Trajectory of {trajectory.steps} steps", table)
+        lines.append(f"<p><b>t = {time:.3g}</b> {cells}</p>")
+    return Markup(f'<div class="steps">\n{"".join(lines)}\n</div>')
 
 
 def legend(trajectory: Trajectory) -> Markup:

@@ -11,12 +11,14 @@ import torch
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.canvas import GAP
+from multimdm.pipeline.hub import local_directory
 from multimdm.process import MultiMask, Process
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.settings import Order, Sampling
 from multimdm.samplers.steps import orders_of
 from multimdm.serving.cards import card_of
 from multimdm.serving.limits import Limits
+from multimdm.serving.start_page import start_page
 
 USUAL_STEPS = 8
 """Of a model that advises nothing."""
@@ -120,6 +122,7 @@ class Offer:
                     "temperature": default.temperature,
                 },
                 "gap": GAP,
+                "start": start_page(self.name, self.model),
                 "card": self.card,
             },
         }
@@ -130,7 +133,7 @@ def open_checkpoints(paths: Sequence[str], device: str = "auto", bos: bool = Fal
     offers: dict[str, Offer] = {}
     for path in paths:
         name = unique_name(path, offers)
-        config = Path(path) / "config.json"
+        config = local_directory(path) / "config.json"
         created = int(config.stat().st_mtime) if config.is_file() else 0
         offers[name] = Offer.of(name, load(path, device), bos, created)
     return offers

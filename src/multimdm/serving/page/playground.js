@@ -15,6 +15,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 let gap = "[MASK]";
 let facts = {}; // of every model, by name
 let followed = Object.fromEntries(ADVISED.map((id) => [id, $(id).value])); // what the controls were last set to
+let apart = false; // whether the reader gave the other side a number of steps of its own
 let panels = [];
 let position = 0; // of the longest panel
 let timer = null;
@@ -24,6 +25,7 @@ let wanted = null; // a step that the address names, to be shown when the text i
 // ------------------------------------------------------------------ settings
 
 function refresh() {
+  if (!apart) $("steps-b").value = $("steps").value; // a comparison is fair at equal K, unless it is asked to be unequal
   for (const id of SLIDERS) $(`${id}-value`).textContent = id === "temperature" ? Number($(id).value).toFixed(2) : $(id).value;
   const gaps = $("prompt").value.includes(gap);
   $("length").disabled = gaps;
@@ -33,6 +35,24 @@ function refresh() {
   if (!own) return;
   for (const option of $("sampler").options) option.disabled = !own.samplers.includes(option.value);
   if ($("sampler").selectedOptions[0]?.disabled) $("sampler").value = own.defaults.sampler;
+  introduce(own.start);
+}
+
+/** What the chosen model knows, and prompts to click. */
+function introduce({ knows, examples }) {
+  $("knows").textContent = knows ?? "";
+  $("knows").hidden = !knows;
+  $("examples").hidden = !examples.length;
+  if ($("examples").dataset.of === $("model").value) return;
+  $("examples").dataset.of = $("model").value;
+  $("examples").replaceChildren(...examples.map((text) => element("button", { type: "button", class: "quiet example" }, `${text} …`)));
+  [...$("examples").children].forEach((button, number) => button.addEventListener("click", () => ask(examples[number])));
+}
+
+function ask(prompt) {
+  $("prompt").value = prompt;
+  refresh();
+  generate();
 }
 
 /** Set the controls as the model wants to be sampled, except those that the reader has moved or the address has named. */
@@ -266,8 +286,9 @@ function onKey(event) {
 /** Show what the address holds, if it holds anything. */
 async function openAddress() {
   const { any, step, missing, named } = recall();
+  apart ||= named.includes("steps-b");
   follow(named);
-  if (!any) return;
+  if (!any && !facts[$("model").value].start.at_once) return;
   wanted = step;
   await generate();
   if (missing.length) complain(`The link names ${missing.join(" and ")}, which this server does not have; this is by another model.`);
@@ -289,6 +310,7 @@ $("controls").addEventListener("submit", async (event) => {
   if (await start()) await (location.hash ? openAddress() : generate()); // it did not answer before, or wanted a key
 });
 $("controls").addEventListener("input", refresh);
+$("steps-b").addEventListener("input", () => { apart = true; });
 $("model").addEventListener("change", () => follow());
 $("gap").addEventListener("click", insertGap);
 $("clear").addEventListener("click", () => { $("prompt").value = ""; $("prompt").focus(); refresh(); });

@@ -1,0 +1,94 @@
+"""What is known of a model that comes with the package: how it was made, what it can do, what its files hold."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from multimdm.builtin import CARD, builtin_directory, builtin_names
+from multimdm.data.json_files import read_json
+from multimdm.pipeline.files import sha256_of
+from multimdm.pipeline.settings import read_as
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Figure:
+    """A measured value with its interval over samples."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, config=_STRICT)
+class CardFigures:
+    """Samples at K steps, drawn as the model advises."""
+
+    steps: int
+    calls: int
+    """Network calls per sample: K, or one for each token of an autoregressive model."""
+    gen_ppl: Figure
+    """By the exact judge of Tales."""
+    entropy: Figure
+    """Of a sample, averaged."""
+    pooled_entropy: Figure
+    """Of all samples together."""
+    valid_sentences: Figure
+    valid_stories: Figure
+
+
+@dataclass(frozen=True, config=_STRICT)
+class CardStage:
+    """One training run of its lineage."""
+
+    command: str
+    recipe: str
+    steps: int
+    sequences: int
+    """Steps times the batch size."""
+    seed: int
+
+
+@dataclass(frozen=True, config=_STRICT)
+class BuiltinCard:
+    """What a model that comes with the package is."""
+
+    name: str
+    says: str
+    """In a sentence."""
+    parameters: int
+    stages: tuple[CardStage, ...]
+    """Oldest first; the training of its teacher is among them."""
+    commit: str
+    """Of this project, when the model was packed."""
+    samples: int
+    """Per measurement."""
+    seed: int
+    """Of these samples."""
+    figures: tuple[CardFigures, ...]
+    sha256: Annotated[dict[str, str], Field(min_length=1)]
+    """Of every other file of the model, by its name."""
+
+    @property
+    def sequences(self) -> int:
+        """Trained on, in all."""
+        return sum(stage.sequences for stage in self.stages)
+
+
+def builtin_card(name: str) -> BuiltinCard:
+    """What is known of the model of this name."""
+    directory = builtin_directory(name)
+    if directory is None:
+        raise ValueError(f"there is no built-in model {name!r}; there are: {', '.join(builtin_names())}")
+    return read_as(BuiltinCard, read_json(directory / CARD), str(directory / CARD))
+
+
+def altered_files(name: str) -> list[str]:
+    """Files of a built-in model that are not what its card says, are missing, or that it does not know."""
+    card, root = builtin_card(name), builtin_directory(name)
+    assert root is not None
+    there = {path.name for path in root.iterdir() if path.name != CARD}
+    wrong = {file for file in there & set(card.sha256) if sha256_of(root / file) != card.sha256[file]}
+    return sorted(wrong | (there ^ set(card.sha256)))
