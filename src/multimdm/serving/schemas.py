@@ -108,8 +108,8 @@ class Answering(Drawing):
     max_tokens: int | None = Field(None, description="Tokens to make; all there is room for unless given.")
     n: int | None = Field(None, description="Answers to each prompt; 1 unless given.")
     stop: Text | list[Text] | None = Field(None, description="The text ends before the first of these; at most four.")
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
+    stream: bool | None = Field(False, description="Send the text piece by piece, as server-sent events.")
+    stream_options: StreamOptions | None = Field(None, description="Whether a stream ends with what it cost.")
 
     @property
     def wanted_tokens(self) -> tuple[str, int | None]:
@@ -161,7 +161,11 @@ class Message(BaseModel):
 class ChatRequest(Answering):
     """POST /v1/chat/completions."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(
+        min_length=1,
+        description="What was said so far; written by the tokenizer's chat template if it has one, else one below "
+        "the other.",
+    )
     max_completion_tokens: int | None = Field(None, description="The newer name of max_tokens.")
     logprobs: bool | None = Field(
         None, description="Tell the log-probability of every token, in the call that decided it."
