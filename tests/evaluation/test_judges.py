@@ -197,7 +197,9 @@ def test_hub_names(tmp_path, monkeypatch):
     monkeypatch.setattr("multimdm.evaluation.language_models.hub_silence", lambda name: None)
     monkeypatch.setattr(
         "multimdm.evaluation.language_models.load_causal_lm",
-        lambda path, device, role, offline: loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None),
+        lambda path, device, role, offline: (
+            loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None)
+        ),
     )
     first = make_judge("org/gpt2", word_model(READER))
     assert asked == loaded == ["org/gpt2"]

@@ -1,6 +1,8 @@
 """The quickstart with a budget of seconds: every stage runs, a stopped one goes on, equal seeds give equal numbers."""
 
 import json
+import re
+import signal
 from html.parser import HTMLParser
 
 import pytest
@@ -13,7 +15,7 @@ from multimdm.quickstart.running import run
 from multimdm.quickstart.stages import FAST, FULL, Budget, stages
 from multimdm.report.quickstart_report import verdicts
 from multimdm.training import loop
-from support.runs import weights
+from support.runs import asking, weights
 
 TINY = Budget(
     pretrain=10,
@@ -69,8 +71,8 @@ def test_what_the_stages_make(finished):
     assert [step["command"] for step in made["multimdm-distilled"].lineage] == ["pretrain", "adapt", "distill"]
 
 
-def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch):
-    """Stopped in the second stage, then while it measures: the same numbers in the end."""
+def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch, capfd):
+    """Stopped in the second stage, then twice while it measures: the same numbers in the end."""
     out, _ = finished
     monkeypatch.setattr(loop._Run, "_one_step", _interrupted(loop._Run._one_step, after=13))
     with pytest.raises(KeyboardInterrupt):
@@ -79,6 +81,11 @@ def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch):
     monkeypatch.setattr(Subject, "aligned", _interrupted(Subject.aligned, after=3))
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, TINY, seed=1)
+    monkeypatch.undo()
+    monkeypatch.setattr(Subject, "measured", asking(Subject.measured, signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"):
+        run(tmp_path, TINY, seed=1)
+    assert re.search(r"kept \d+ of 35 measurements; the same command goes on", capfd.readouterr().err)
     monkeypatch.undo()
     run(tmp_path, TINY, seed=1)
     for name in ("mdlm", "multimdm-distilled", "quantile"):

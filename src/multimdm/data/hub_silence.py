@@ -9,9 +9,7 @@ PATIENCE = 4.0
 """Seconds for a first answer. The client itself would wait for ever, and a look-up of its address for long."""
 
 
-def hub_silence(
-    name: str, token: str | bool | None = None, kind: Literal["model", "dataset"] = "model"
-) -> str | None:
+def hub_silence(name: str, token: str | bool | None = None, kind: Literal["model", "dataset"] = "model") -> str | None:
     """Why the Hub does not answer; None if it does, whatever it says of this name."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
