@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 TYPED := --jaxtyping-packages=multimdm,beartype.beartype
 
-.PHONY: quickstart figures playground test test-browser check docs bench clean help
+.PHONY: quickstart figures playground test test-browser check sbom docs bench clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -37,11 +37,15 @@ test-browser: .venv/installed  ## try the playground in headless Chromium, which
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/pytest -m browser tests/serving
 
-check: .venv/installed  ## lint, types, direction of dependencies
+check: .venv/installed  ## lint, types, direction of dependencies, known vulnerabilities of pinned packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python tools/audit.py
+
+sbom: .venv/installed  ## write the bill of materials, all packages that are needed at run time, as CycloneDX: runs/sbom.cdx.json
+	$(BIN)/python tools/sbom.py runs/sbom.cdx.json
 
 .venv/installed-docs: .venv/installed
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[docs]'
