@@ -5,7 +5,7 @@ WORKERS ?= 2
 TYPED := --jaxtyping-packages=multimdm,beartype.beartype
 
 # What runs, what checks it, and what builds the documentation need different things: each is installed when it is wanted.
-.PHONY: quickstart figures playground models test test-browser golden check docs bench clean help
+.PHONY: quickstart figures playground models test test-browser golden check sbom docs bench clean help
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -51,11 +51,15 @@ golden: .venv/installed  ## record golden runs in GOLDEN, to be compared bit for
 	mkdir -p $(dir $(GOLDEN))
 	PYTHONPATH=tests $(BIN)/python -m golden_runs.record $(GOLDEN)
 
-check: .venv/installed  ## lint, types, direction of dependencies
+check: .venv/installed  ## lint, types, direction of dependencies, known vulnerabilities of pinned packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python tools/audit.py
+
+sbom: .venv/installed  ## write the bill of materials, all packages that are needed at run time, as CycloneDX: runs/sbom.cdx.json
+	$(BIN)/python tools/sbom.py runs/sbom.cdx.json
 
 .venv/installed-docs: .venv/installed
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[docs]'

@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 
 import pytest
 
@@ -24,6 +26,14 @@ def calls(monkeypatch):
     return asked
 
 
+def _left_with(command: list[str]) -> int | str | None:
+    """The code of the program, however it ends."""
+    try:
+        return main(command)
+    except SystemExit as left:
+        return left.code
+
+
 FEW = ["--steps", "1", "2", "--num", "6", "--sequences", "8"]
 
 
@@ -33,6 +43,44 @@ def test_tables_are_printed(checkpoint, capsys):
     for wanted in ("GenPPL", "judge tales", "entropy", "NELBO", "exact entropy 1.0359", "real text (tales)"):
         assert wanted in out
     assert "K = 2, tau = 1" in err
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_asked_to_stop_it_keeps_what_is_measured_and_goes_on(
+    name, code, checkpoint, tmp_path, calls, monkeypatch, capfd
+):
+    """The request comes in the middle of the second sampling, which is finished and not done again."""
+    command = ["evaluate", checkpoint, *FEW, "--temperatures", "0.7", "1.0", "--out", str(tmp_path / "out")]
+    counted = Model.sample
+
+    def asked(self, **named):
+        if len(calls) == 1:
+            os.kill(os.getpid(), getattr(signal, name))
+        return counted(self, **named)
+
+    monkeypatch.setattr(Model, "sample", asked)
+    assert _left_with(command) == code
+    said = capfd.readouterr().err
+    assert "stopping: the measurement at hand is finished and kept first; a second signal stops at once" in said
+    assert "kept 3 of 5 measurements; the same command goes on" in said  # that of real text is the first
+    assert "evaluate: stopped" not in said
+    assert not (tmp_path / "out" / "results.json").exists()
+    monkeypatch.setattr(Model, "sample", counted)
+    assert main(command) == 0
+    assert len(calls) == 4
+    assert main([*command[:-1], str(tmp_path / "whole")]) == 0
+    ours, theirs = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("out", "whole"))
+    assert ours == theirs
+
+
+def test_where_nothing_is_kept_it_stops_at_once_and_says_so(checkpoint, monkeypatch, capsys):
+    def asked(self, **named):
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("it went on")
+
+    monkeypatch.setattr(Model, "sample", asked)
+    assert _left_with(["evaluate", checkpoint, *FEW]) == 143
+    assert "evaluate: stopped; with --out, the same command goes on from what was measured" in capsys.readouterr().err
 
 
 def test_results_report_and_nothing_twice(checkpoint, tmp_path, calls, capsys):

@@ -48,7 +48,7 @@ def test_a_checkpoint_is_pushed_with_its_card(checkpoint, monkeypatch, tmp_path,
 
 
 def test_a_dry_run_sends_nothing(checkpoint, capsys, monkeypatch):
-    monkeypatch.setattr("multimdm.pipeline.hub._silence", lambda *_: pytest.fail("the Hub was asked"))
+    monkeypatch.setattr("multimdm.pipeline.hub.hub_silence", lambda *_: pytest.fail("the Hub was asked"))
     assert main(["push", checkpoint, "org/name", "--dry-run"]) == 0
     out = capsys.readouterr().out
     for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md", "library_name: multimdm"):

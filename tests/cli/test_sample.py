@@ -137,6 +137,28 @@ def test_prompt_and_infill(checkpoints, capsys):
     assert out.rstrip().endswith(".")
 
 
+def test_several_prompts_and_texts(checkpoints, capsys):
+    """An option that is given again adds a text; its value may look like anything but an option."""
+    model = load(checkpoints / "several")
+    prompts = ["Otto loved to", "Lily"]
+    options = ["--prompt", prompts[0], "--num", "2", f"--prompt={prompts[1]}", "--new-tokens", "3", "--json"]
+    assert main(["sample", *options, str(checkpoints / "several")]) == 0  # the checkpoint may come last
+    printed = capsys.readouterr()
+    made = model.complete(prompts, num=2, new_tokens=3)
+    data = json.loads(printed.out)
+    assert [row["text"] for row in data["samples"]] == made.texts
+    assert [len(row["ids"]) for row in data["samples"]] == [6, 6, 4, 4]
+    assert data["settings"]["prompt"] == prompts
+    assert printed.err.startswith(f"4 texts of up to 6 tokens by {made.nfe} network calls")
+    data = json.loads(run(capsys, *options, "--trace", checkpoints / "several"))
+    assert [{len(ids) for ids in row["trace"]["states"]} for row in data["samples"]] == [{6}, {6}, {4}, {4}]
+    texts = ["Otto [MASK] to", "[MASK]."]
+    data = json.loads(
+        run(capsys, checkpoints / "several", "--infill", texts[0], "--infill", texts[1], "--num", 1, "--json")
+    )
+    assert [row["text"] for row in data["samples"]] == model.infill(texts).texts
+
+
 def test_the_trace_reads_without_colour(checkpoints, capsys):
     out = run(capsys, checkpoints / "several", "--num", 1, "--trace", "--length", 8, "--steps", 3)
     rows = [line for line in out.splitlines() if line.startswith("t=")]
@@ -208,6 +230,8 @@ def test_without_a_tokenizer_there_are_ids(checkpoints, capsys):
         (["--infill", "[MASK]", "--length", "4"], "--length must be left out with --infill"),
         (["--prompt", "Otto loved to read", "--length", "2"], "prompt must fit into the length of 2"),
         (["--bos"], "--bos needs --prompt or --infill"),
+        (["--max-new-tokens", "5"], "there is no option --max-new-tokens; here it is --new-tokens, or length, which"),
+        (["--num_return_sequences=5"], "there is no option --num_return_sequences; here it is --num\n"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(arguments, message, checkpoints, tmp_path, capsys):

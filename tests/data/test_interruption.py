@@ -70,6 +70,30 @@ def test_killed_it_leaves_no_target(sign, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "out"]
 
 
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_command_says_what_became_of_its_work(sign, code, tmp_path):
+    (tmp_path / "a.txt").write_text("some text\n" * 100, encoding="utf-8")
+    script = (
+        "import signal, sys, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from multimdm.cli import main, prepare\n"
+        "def wait(self, state): print('working', flush=True); time.sleep(60)\n"
+        "prepare.Bar.show = wait\n"
+        "sys.exit(main.main(['prepare', 'a.txt', '--tokenizer', 'chars', '--out', 'out']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"working\n"
+        process.send_signal(sign)
+        said = process.stderr.read().decode()
+        assert process.wait(timeout=20) == code
+    assert said == "\nmultimdm prepare: stopped; nothing half-written is left, and the same command begins anew\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
 def test_force_replaces_nothing_of_others(corpus, tmp_path):
     prepare(options(corpus), tmp_path / "out")
     (tmp_path / "out" / "precious.txt").write_text("years of work", encoding="utf-8")

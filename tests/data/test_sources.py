@@ -108,6 +108,12 @@ def test_bad_parquet(tmp_path):
         documents(path, Reading(field="body"))
 
 
+@pytest.fixture
+def hub_answers(monkeypatch):
+    monkeypatch.setattr("multimdm.data.sources.hub_silence", lambda *_, **__: None)
+
+
+@pytest.mark.usefixtures("hub_answers")
 def test_hub_data_sets(monkeypatch):
     calls = []
 
@@ -133,6 +139,7 @@ def test_hub_data_sets(monkeypatch):
         documents("hf:name", Reading(field="body"))
 
 
+@pytest.mark.usefixtures("hub_answers")
 def test_hub_data_sets_that_cannot_be_had(monkeypatch):
     def load(*_, **__):
         raise ConnectionError("no network")
@@ -148,6 +155,7 @@ def test_hub_data_sets_that_cannot_be_had(monkeypatch):
         documents("hf:@1f2e")
 
 
+@pytest.mark.usefixtures("hub_answers")
 @pytest.mark.parametrize(
     ("preset", "names"), [("lm1b", ["dvruette/lm1b"] * 2), ("openwebtext", ["dylanebert/openwebtext"])]
 )
@@ -162,6 +170,7 @@ def test_presets_ask_for_data_sets_that_are_no_scripts(preset, names, monkeypatc
     assert all(rest["revision"] is None and rest["streaming"] for *_, rest in calls)
 
 
+@pytest.mark.usefixtures("hub_answers")
 def test_hub_data_sets_hold_text(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: iter([{"text": "a"}, {"text": 3}]))
     with pytest.raises(ValueError, match="row 2: column 'text' is not text"):

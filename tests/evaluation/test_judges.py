@@ -175,9 +175,10 @@ def test_what_cannot_be_found_is_told(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"cannot be loaded.*pip install 'multimdm\[eval\]'"):
         make_judge(str(tmp_path / "broken.gguf"), model)
 
-    def fail(name: str, file: str) -> str:
+    def fail(name: str, file: str, local_files_only: bool) -> str:
         raise OSError(f"no {file} of {name}")
 
+    monkeypatch.setattr("multimdm.evaluation.language_models.hub_silence", lambda name: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
     with pytest.raises(ValueError, match=r"judge 'gpt2-large' cannot be found.*no config\.json of gpt2-large"):
         make_judge("gpt2-large", model)
@@ -190,11 +191,15 @@ def test_hub_names(tmp_path, monkeypatch):
         save_tiny_gpt2(tmp_path / commit, WORDS)
     asked, loaded = [], []
     monkeypatch.setattr(
-        "huggingface_hub.hf_hub_download", lambda name, file: asked.append(name) or str(tmp_path / commits[0] / file)
+        "huggingface_hub.hf_hub_download",
+        lambda name, file, local_files_only: asked.append(name) or str(tmp_path / commits[0] / file),
     )
+    monkeypatch.setattr("multimdm.evaluation.language_models.hub_silence", lambda name: None)
     monkeypatch.setattr(
         "multimdm.evaluation.language_models.load_causal_lm",
-        lambda path, device, role: loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None),
+        lambda path, device, role, offline: (
+            loaded.append(path) or LanguageModel(UnigramNetwork(torch.ones(6) / 6), None)
+        ),
     )
     first = make_judge("org/gpt2", word_model(READER))
     assert asked == loaded == ["org/gpt2"]

@@ -444,9 +444,10 @@ def test_what_cannot_be_found_is_called_a_teacher(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="teacher 'smollm2' is not installed"):
         find_teacher("smollm2", READER, L, CPU)
 
-    def fail(name: str, file: str) -> str:
+    def fail(name: str, file: str, local_files_only: bool) -> str:
         raise OSError(f"no {file} of {name}")
 
+    monkeypatch.setattr("multimdm.evaluation.language_models.hub_silence", lambda name: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
     with pytest.raises(ValueError, match=r"teacher 'gpt3' cannot be found.*no config\.json of gpt3"):
         find_teacher("gpt3", READER, L, CPU)

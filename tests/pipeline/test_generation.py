@@ -111,6 +111,39 @@ def test_complete(process):
     assert samples.nfe == (10 - len(ids) if process is None else 4)
 
 
+PROMPTS = ["Otto", "Otto loved to read", "Lily"]
+
+
+@ALL
+@pytest.mark.parametrize("room", [{"new_tokens": 5}, {"length": 9}])
+def test_several_prompts_go_on_as_each_would_alone(process, room):
+    """Each as often as asked for, standing together; padding behind the shorter ones is no part of them."""
+    made = model(process, tales_tokenizer(TALES))
+    together = made.complete(PROMPTS, num=2, steps=3, seed=5, **room)
+    assert len(together.texts) == len(together.ids) == 6
+    for number, prompt in enumerate(PROMPTS):
+        alone = made.complete(prompt, num=2, steps=3, seed=5, first=2 * number, **room)
+        rows = slice(2 * number, 2 * number + 2)
+        assert together.texts[rows] == alone.texts
+        length = alone.ids.shape[1]
+        assert torch.equal(together.ids[rows, :length], alone.ids)
+        if "new_tokens" in room:
+            assert together.valid is not None
+            assert together.valid[rows].sum(1).tolist() == [length] * 2
+    assert "length" not in room or together.valid is None
+
+
+@DIFFUSION
+def test_several_texts_are_filled_in_as_each_would_alone(process):
+    made = model(process, tales_tokenizer(TALES))
+    texts = ["Otto [MASK] to read by the [MASK][MASK].", "Lily [MASK]"]
+    together = made.infill(texts, num=2, steps=3, seed=5)
+    for number, text in enumerate(texts):
+        alone = made.infill(text, num=2, steps=3, seed=5, first=2 * number)
+        assert together.texts[2 * number : 2 * number + 2] == alone.texts
+    assert together.valid is not None
+
+
 @DIFFUSION
 def test_infill_leaves_what_is_given(process):
     tokenizer = tales_tokenizer(TALES)
@@ -198,6 +231,20 @@ BAD = {
     "first": (lambda m: m.sample(first=-1), "first must be at least 0; got -1"),
     "batch size": (lambda m: m.sample(batch_size=0), "batch_size must be at least 1; got 0"),
     "misspelt": (lambda m: m.sample(temprature=1.0), "there is no option 'temprature'; did you mean temperature?"),
+    "max_new_tokens": (
+        lambda m: m.complete("Otto", max_new_tokens=5),
+        "there is no option 'max_new_tokens'; here it is new_tokens, or length, which counts the prompt too",
+    ),
+    "num_return_sequences": (
+        lambda m: m.infill("[MASK]", num_return_sequences=5),
+        "there is no option 'num_return_sequences'; here it is num$",
+    ),
+    "no prompt": (lambda m: m.complete([]), "prompt must be a text or a list of texts; got an empty list"),
+    "odd prompt": (lambda m: m.complete(["Otto", 3]), "prompt must be a text or a list of texts; got 3"),
+    "one long prompt": (
+        lambda m: m.complete(["Otto", "Otto loved to read"], length=3),
+        "prompt must fit into the length of 3; it has 4 tokens: raise length or shorten it",
+    ),
     "no gap": (lambda m: m.infill("Otto loved to read."), r"text must have a \[MASK\] where a token is to be made"),
     "long prompt": (
         lambda m: m.complete("Otto loved to read", length=3),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import multimdm
+from multimdm.data import hub_silence
 from multimdm.pipeline.hub import local_directory
 from support.hub_stand_in import TOKEN, StandIn, hub_stand_in, point_client_at
 from support.tiny_models import causal_tales_model, shown_tales_model, tales_model
@@ -113,7 +114,7 @@ def test_without_a_hub_what_was_fetched_before_is_used(monkeypatch, tmp_path):
 def test_a_hub_that_is_silent_is_not_waited_for(monkeypatch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         point_client_at(monkeypatch, tmp_path / "cache", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setattr("multimdm.pipeline.hub._PATIENCE", 0.3)
+        monkeypatch.setattr("multimdm.data.hub_silence.PATIENCE", 0.3)
         start = time.monotonic()
         with pytest.raises(ValueError, match=r"^org/name is neither .* \(the Hub .*\)$") as caught:
             multimdm.load("org/name")
@@ -125,7 +126,7 @@ def test_a_hub_that_is_silent_is_not_waited_for(monkeypatch, tmp_path):
 
 def test_a_slow_look_up_of_the_address_is_not_waited_for(monkeypatch, tmp_path):
     point_client_at(monkeypatch, tmp_path / "cache", "http://slow.invalid")
-    monkeypatch.setattr("multimdm.pipeline.hub._PATIENCE", 0.2)
+    monkeypatch.setattr("multimdm.data.hub_silence.PATIENCE", 0.2)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_, **__: time.sleep(1))
     start = time.monotonic()
     with pytest.raises(ValueError, match=r"\(the Hub does not answer within 0.2 seconds\)$"):
@@ -134,6 +135,4 @@ def test_a_slow_look_up_of_the_address_is_not_waited_for(monkeypatch, tmp_path):
 
 
 def test_the_usual_patience_is_within_five_seconds():
-    from multimdm.pipeline import hub as module
-
-    assert module._PATIENCE < 5
+    assert hub_silence.PATIENCE < 5

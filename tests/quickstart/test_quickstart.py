@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from html.parser import HTMLParser
 
 import pytest
@@ -14,7 +15,7 @@ from multimdm.quickstart.running import run
 from multimdm.quickstart.stages import FAST, FULL, Budget, stages
 from multimdm.report.quickstart_report import in_one_sentence
 from multimdm.training import loop
-from support.runs import weights
+from support.runs import asking, weights
 
 TINY = Budget(
     pretrain=10,
@@ -94,8 +95,8 @@ def test_what_the_stages_make(finished):
     assert [step["command"] for step in made["multimdm-distilled"].lineage] == ["pretrain", "adapt", "distill"]
 
 
-def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch):
-    """Stopped in the second stage, then while it measures: the same numbers in the end."""
+def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch, capfd):
+    """Stopped in the second stage, then twice while it measures: the same numbers in the end."""
     out, _ = finished
     monkeypatch.setattr(loop._Run, "_one_step", _interrupted(loop._Run._one_step, after=13))
     with pytest.raises(KeyboardInterrupt):
@@ -104,6 +105,11 @@ def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch):
     monkeypatch.setattr(Subject, "aligned", _interrupted(Subject.aligned, after=3))
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, TINY, seed=1)
+    monkeypatch.undo()
+    monkeypatch.setattr(Subject, "measured", asking(Subject.measured, signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"):
+        run(tmp_path, TINY, seed=1)
+    assert re.search(r"kept \d+ of 45 measurements; the same command goes on", capfd.readouterr().err)
     monkeypatch.undo()
     run(tmp_path, TINY, seed=1)
     for name in ("mdlm", "multimdm-distilled", "quantile"):

@@ -123,6 +123,31 @@ def test_the_page_is_whole_and_stands_alone():
     assert "@import" not in text
 
 
+def pictures_of(page: str) -> list[str]:
+    """What the pictures show, for those who do not see them."""
+    checker = Checker()
+    checker.feed(page)
+    return [attributes["alt"] for tag, attributes in checker.attributes if tag == "img"]
+
+
+def test_one_temperature_at_several_calls_has_its_curves():
+    """What `evaluate --report` makes without further options: no sweep, no alignment, but K."""
+    points = tuple(measurement(K, 1.0, 100 / K, 3.0) for K in (4, 8, 16))
+    plain = replace(evaluation("plain"), measurements=points, aligned=())
+    page = report([plain], (4, 8, 16), "A")
+    assert "Against the number of calls" in page
+    shown = pictures_of(page)
+    assert len(shown) == 2
+    for name, alternative in zip(("GenPPL", "entropy"), shown, strict=True):
+        assert alternative.startswith(f"{name} against K at the temperature nearest to 1, one line each for plain.")
+    assert "Trajectories" in page
+    unjudged = replace(plain, measurements=tuple(replace(m, gen_ppl=None) for m in points))
+    assert [alternative.split()[0] for alternative in pictures_of(report([unjudged], (4, 8, 16), "A"))] == ["entropy"]
+    single = replace(plain, measurements=points[:1])
+    assert pictures_of(report([single], (4,), "A")) == []
+    assert sum("at matched entropy" in alternative for alternative in pictures_of(report(PAIR, (2, 4), "A"))) == 2
+
+
 def test_the_page_shows_everything():
     text = report(PAIR, (2, 4), "A & B")
     for wanted in (
@@ -140,7 +165,7 @@ def test_the_page_shows_everything():
     ):
         assert wanted in text
     assert "<b>tale</b>" not in text
-    assert text.count("<img") == 2  # one picture per K
+    assert text.count("<img") == 2 + 2  # against K, and one picture per K
 
 
 def test_masks_that_are_not_read_are_no_test_of_the_method(capsys):
@@ -340,8 +365,8 @@ def test_the_page_can_be_read_without_eyes_or_mouse():
     assert areas
     assert all(area["tabindex"] == "0" and area["role"] == "region" and area["aria-label"] for area in areas)
     texts = [attributes["alt"] for tag, attributes in found if tag == "img"]
-    assert len(texts) == 2
-    for K, text in zip((2, 4), texts, strict=True):
+    assert len(texts) == 4
+    for K, text in zip((2, 4), texts[2:], strict=True):
         assert text.startswith(f"K = {K}: GenPPL against sample entropy")
         assert "one, two" in text
 

@@ -17,6 +17,7 @@ import torch
 from multimdm.cli.main import main
 from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Estimate
+from multimdm.evaluation.subject import Subject
 from multimdm.report.formats import full_text, perplexity_text, ratio_digits
 from multimdm.report.study_file import read_study, study_text
 from multimdm.reproduce.locks import locked
@@ -27,6 +28,7 @@ from multimdm.reproduce.scale import Execution, read_scale
 from multimdm.reproduce.slurm import slurm_script
 from multimdm.reproduce.stages import Stage
 from multimdm.training import loop
+from support.runs import asking
 from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
 
 
@@ -108,8 +110,8 @@ def test_run_twice_it_changes_nothing(finished):
     assert {path: path.read_bytes() for path in (kept / "results" / "masks").glob("*.[cj]s*")} == results
 
 
-def test_stopped_it_goes_on(finished, tmp_path, monkeypatch):
-    """Killed in the middle of a run, it ends with the very numbers of one that was not."""
+def test_stopped_it_goes_on(finished, tmp_path, monkeypatch, capfd):
+    """Stopped in the middle of a run, and while it measures, it ends with the very numbers of one that was not."""
     steps, real = 0, loop._Run._one_step
 
     def until_the_sixth(run):
@@ -121,6 +123,13 @@ def test_stopped_it_goes_on(finished, tmp_path, monkeypatch):
 
     monkeypatch.setattr(loop._Run, "_one_step", until_the_sixth)
     assert main(command(tmp_path)) == 130
+    assert "reproduce: stopped; the same command goes on" in capfd.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr(Subject, "measured", asking(Subject.measured, signal.SIGINT))
+    assert main(command(tmp_path)) == 130
+    said = capfd.readouterr().err
+    assert re.search(r"kept \d+ of \d+ measurements; the same command goes on", said)
+    assert "reproduce: stopped" not in said
     monkeypatch.undo()
     assert main(command(tmp_path)) == 0
     ours, theirs = (

@@ -20,7 +20,6 @@ def locked(offers):
         ("POST", "/v1/trace"),
         ("GET", "/v1/models"),
         ("GET", "/metrics"),
-        ("GET", "/openapi.json"),
     ],
 )
 def test_without_the_key(locked, method, path, value):
@@ -37,7 +36,7 @@ def test_with_the_key(locked):
 
 
 def test_the_page_and_the_pulse_are_open(locked):
-    for path in ("/", "/playground.js", "/healthz"):
+    for path in ("/", "/playground.js", "/docs", "/openapi.json", "/healthz"):
         assert locked.send("GET", path).status == 200
 
 

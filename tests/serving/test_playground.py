@@ -380,3 +380,13 @@ def test_screenshots(browser, live, scheme, width):
     page.screenshot(path=SCREENSHOTS / f"{scheme}-{width}-compare.png", full_page=True)
     assert page.evaluate("() => document.documentElement.scrollWidth") <= width
     context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_description_of_the_interface(page, live, width):
+    """It loads nothing from elsewhere (the fixture would hear a complaint), and fits a narrow window."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{live.url}/docs")
+    expect(page.get_by_role("heading", name="POST /v1/completions")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.screenshot(path=SCREENSHOTS / f"docs-{width}.png", full_page=True)

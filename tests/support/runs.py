@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,16 @@ def write_recipe(path: Path, **sections: Any) -> Path:
 def pretraining(folder: Path, **sections: Any) -> list[str]:
     """The arguments of `multimdm` for a tiny run in a folder; it is kept in `folder / "run"`."""
     return ["pretrain", str(write_recipe(folder / "tiny.yaml", **sections)), "--out", str(folder / "run")]
+
+
+def asking(function: Callable[..., Any], number: int) -> Callable[..., Any]:
+    """The function, which sends its own process a signal when it is called."""
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return function(*arguments, **named)
+
+    return wrapped
 
 
 def environment() -> dict[str, str]:

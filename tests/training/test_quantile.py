@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from multimdm.training.settings import CoupleRecipe, DataSettings, DistillRecipe
 from multimdm.training.sources import PreparedSource, open_source
 from multimdm.training.stored_cells import StoredCells
 from multimdm.training.validation import validation_sums
-from support.runs import TINY, finish, metrics, start, tiny, tiny_distillation, tiny_starts, weights
+from support.runs import TINY, asking, finish, metrics, start, tiny, tiny_distillation, tiny_starts, weights
 from support.statistics import MUTANT, REJECT, chi_square_p
 from support.tiny_judges import END, save_tiny_gpt2
 from support.tiny_models import word_tokenizer
@@ -445,6 +446,25 @@ def test_cells_are_computed_once(places, asked, tmp_path, monkeypatch):
     assert asked == [12, 12, 12, 8]
     assert other.files.directory != cells.files.directory
     PreparedData.open(tmp_path / "corpus" / "data" / "train")  # is not bothered by what lies beside its tokens
+
+
+def test_asked_to_stop_while_cells_are_computed(asked, tmp_path, monkeypatch, capsys):
+    """The part at hand is finished and kept; the run ends as one that was never stopped."""
+    monkeypatch.setattr("multimdm.data.cells.ROWS", 12)
+    data = open_data(tmp_path / "corpus")
+    init = save_random(data, "ar", tmp_path / "ar")
+    plain = AutoregressiveTeacher.cells
+    monkeypatch.setattr(AutoregressiveTeacher, "cells", asking(plain, signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"):
+        train(job((init, data)), tmp_path / "run", quiet=True)
+    assert asked == [12]
+    assert "run: saved 1 of 3 parts of the cells; the same command goes on" in capsys.readouterr().err
+    assert metrics(tmp_path / "run") == []
+    monkeypatch.setattr(AutoregressiveTeacher, "cells", plain)
+    train(job((init, data)), tmp_path / "run", quiet=True)
+    assert asked[:3] == [12, 12, 8]  # and then those of held-out text
+    train(job((init, data)), tmp_path / "whole", quiet=True)
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
 def test_a_text_that_cannot_be_drawn_stops_the_run_before_its_first_step(places, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from multimdm.training import signals
+from multimdm import stopping
 from multimdm.training.signals import Signals
 from support.runs import environment, finish, metrics, pretraining, start, tiny_job, weights
 
@@ -126,7 +126,7 @@ def test_a_request_travels_with_the_sums_of_the_step(other):
 
 
 def test_what_listened_before_listens_again():
-    before = {number: signal.getsignal(number) for number in signals._ASKING}
+    before = {number: signal.getsignal(number) for number in stopping.ASKING}
     with Signals() as listening:
         assert all(signal.getsignal(number) == listening._hear for number in before)
     assert {number: signal.getsignal(number) for number in before} == before

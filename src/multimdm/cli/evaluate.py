@@ -122,7 +122,7 @@ def main(arguments: Sequence[str]) -> None:
             options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
         from multimdm.evaluation.plan import collect, tasks
 
-        carry_out(tasks(subject, plan))
+        carry_out(tasks(subject, plan), kept=options.out is not None)
         evaluation = collect(subject, plan)
     if ranks.is_main:
         _write(options, evaluation, plan.steps)

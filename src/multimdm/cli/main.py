@@ -4,11 +4,13 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from keyword import iskeyword
 
 import multimdm
 from multimdm.data.inert import inert
+from multimdm.stopping import TerminatedError, ToldInterrupt, terminable
 
 COMMANDS = {
     "quickstart": "train, adapt, distil, generate and compare on the built-in corpus: the whole story in minutes",
@@ -34,6 +36,16 @@ COMMANDS = {
     "completion": "print a script that completes commands, flags, recipes and checkpoints in bash, zsh or fish",
 }
 """Name -> what it does; `module_of` says where."""
+
+
+_GOES_ON = "; the same command goes on"
+_AFTERWARDS = {
+    **dict.fromkeys(("quickstart", "train-text", "reproduce", "pareto"), _GOES_ON),
+    **dict.fromkeys(("pretrain", "adapt", "couple", "distill"), "; the same command goes on from what was saved"),
+    "evaluate": "; with --out, the same command goes on from what was measured",
+    "prepare": "; nothing half-written is left, and the same command begins anew",
+}
+"""What is said of a command that was stopped at once, where nothing was to be finished first."""
 
 
 def module_of(command: str) -> str:
@@ -65,7 +77,8 @@ def usage() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 if it went well, 2 if it was called wrongly, 141 if who reads its output left, as `head`.
 
-    Training that is asked to stop saves its step and leaves with 130 (SIGINT), 143 (SIGTERM) or 138 (SIGUSR1).
+    What is asked to stop brings its work to a place from which it can go on, and leaves with 130 (SIGINT), 143
+    (SIGTERM) or 138 (SIGUSR1).
     """
     try:
         try:
@@ -94,15 +107,19 @@ def _run(arguments: list[str]) -> int:
         return 2
     command = importlib.import_module(module_of(name))
     try:
-        command.main(rest)
+        # A server has its own way to end.
+        with nullcontext() if name == "serve" else terminable():
+            command.main(rest)
     except (ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             raise
         print(f"multimdm {name}: {inert(_in_words(error))}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"\nmultimdm {name}: stopped", file=sys.stderr)
+    except ToldInterrupt:
         return 130
+    except (KeyboardInterrupt, TerminatedError) as error:
+        print(f"\nmultimdm {name}: stopped{_AFTERWARDS.get(name, '')}", file=sys.stderr)
+        return 143 if isinstance(error, TerminatedError) else 130
     return 0
 
 

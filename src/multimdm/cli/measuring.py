@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -85,11 +86,15 @@ def open_text(data: str | None, subject: "Subject", length: int | None, why: str
     return None
 
 
-def carry_out(tasks: Sequence["Task"]) -> None:
-    """Run the tasks: with a bar on a terminal, with a line for each elsewhere."""
+def carry_out(tasks: Sequence["Task"], kept: bool) -> None:
+    """Run the tasks: with a bar on a terminal, with a line for each elsewhere.
+
+    If results are kept, a request to stop waits for the task at hand, and says that the same command goes on.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from multimdm.evaluation.stops import leave_if_asked, measuring_listener
     from multimdm.pipeline.ranks import current
 
     ranks = current()
@@ -103,7 +108,11 @@ def carry_out(tasks: Sequence["Task"]) -> None:
         TextColumn("{task.description}"),
     )
     total, finished, start = sum(task.amount for task in tasks), 0, time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    listener = measuring_listener() if kept else None
+    with (
+        listener or nullcontext(),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
         line = bar.add_task("", total=total, count="")
         for number, task in enumerate(tasks, 1):
             bar.update(line, description=task.name, count=f"{number}/{len(tasks)}")
@@ -114,3 +123,5 @@ def carry_out(tasks: Sequence["Task"]) -> None:
             if not console.is_terminal:
                 left = (time.monotonic() - start) * (total - finished) / finished
                 console.print(f"{number}/{len(tasks)}  {task.name}  about {left:.0f} s left", markup=False)
+            if listener is not None:
+                leave_if_asked(listener, number, len(tasks))

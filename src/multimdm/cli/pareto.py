@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> None:
         options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
         from multimdm.evaluation.plan import collect, tasks
 
-        carry_out([task for subject, plan in opened for task in tasks(subject, plan)])
+        carry_out([task for subject, plan in opened for task in tasks(subject, plan)], kept=True)
         evaluations = [collect(subject, plan) for subject, plan in opened]
     if ranks.is_main:
         _write(options, evaluations)

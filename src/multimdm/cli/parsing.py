@@ -21,6 +21,8 @@ class Flag:
     """How many words belong to it: 0 for a switch, None for a list, which takes all up to the next option."""
     on: bool = True
     """Of a switch: false for --no-NAME."""
+    again: bool = False
+    """Whether it takes one value each time that it is given."""
 
 
 def parse(
@@ -54,7 +56,7 @@ def gathered(arguments: Sequence[str], flags: Mapping[str, Flag]) -> list[str]:
     kept: list[str] = []
     for piece in pieces:
         same = [] if piece.flag is None else given[piece.flag.name]
-        if piece.flag is None or len(same) == 1:
+        if piece.flag is None or len(same) == 1 or piece.flag.again:
             kept += piece.words
         elif piece.flag.values is not None:
             _check_equal(same)
@@ -151,7 +153,8 @@ def _walk(options: type, flat: bool) -> Iterator[tuple[str, Flag]]:
     for leaf in leaves(options, flat):
         if leaf.positional:
             continue
-        flag = Flag(leaf.name, _values(_members(leaf.kind)))
+        again = tyro.conf.UseAppendAction in leaf.marks
+        flag = Flag(leaf.name, 1 if again else _values(_members(leaf.kind)), again=again)
         yield f"--{leaf.name}", flag
         if flag.values == 0:
             yield f"--{denied(leaf.name)}", Flag(leaf.name, 0, on=False)

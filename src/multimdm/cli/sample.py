@@ -15,6 +15,7 @@ from multimdm.builtin import USUAL
 from multimdm.cli.device import Device, check_device
 from multimdm.cli.parsing import parse
 from multimdm.data.inert import inert, inert_json
+from multimdm.samplers.foreign_names import our_word
 from multimdm.samplers.settings import Sampling
 
 if TYPE_CHECKING:
@@ -41,18 +42,18 @@ class Options:
     base: str | None = None
     """Where the base of an adapter is, if it is no longer where it was."""
     num: int = 4
-    """How many texts."""
+    """How many texts, of each prompt if there are any."""
     length: int | None = None
     """Tokens of each, the prompt included; the longest that the network is made for unless given."""
     sampling: Sampling = field(default_factory=Sampling)
-    prompt: str | None = None
-    """Begin with this text."""
+    prompt: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Begin with this text; given several times, --num texts for each."""
     chat: bool = False
     """The prompt is what a user says: put it into the tokenizer's chat template, and show the answers alone."""
     new_tokens: int | None = None
     """Tokens after the prompt, in place of --length."""
-    infill: str | None = None
-    """A text with [MASK] for each token to be made; its length is the length."""
+    infill: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A text with [MASK] for each token to be made; its length is the length. May be given several times, too."""
     bos: bool = False
     """Put the tokenizer's BOS before the text, as packed training data have it."""
     seed: int = 0
@@ -73,14 +74,14 @@ class Options:
         for name, value, least in (("num", self.num, 1), ("batch-size", self.batch_size, 1), ("seed", self.seed, 0)):
             if value < least:
                 raise ValueError(f"--{name} must be at least {least}; got {value}")
-        if self.prompt is not None and self.infill is not None:
+        if self.prompt and self.infill:
             raise ValueError("--prompt and --infill exclude each other; write the prompt into the text to be filled in")
-        if self.infill is not None and self.length is not None:
+        if self.infill and self.length is not None:
             raise ValueError(f"--length must be left out with --infill, whose text says it; got {self.length}")
-        if self.bos and self.prompt is None and self.infill is None:
+        if self.bos and not self.prompt and not self.infill:
             raise ValueError("--bos needs --prompt or --infill")
         for name, given in (("chat", self.chat), ("new-tokens", self.new_tokens is not None)):
-            if given and self.prompt is None:
+            if given and not self.prompt:
                 raise ValueError(f"--{name} needs --prompt")
         if self.new_tokens is not None and (self.length is not None or self.new_tokens < 1):
             raise ValueError(f"--new-tokens must be at least 1, without --length; got {self.new_tokens}, {self.length}")
@@ -92,6 +93,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
+    _check_names(arguments)
     settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
     options = parse(Options, arguments, "multimdm sample", config=settings)
     options.check()
@@ -116,6 +118,14 @@ def main(arguments: Sequence[str]) -> None:
     print(f"{_account(model, samples)}{where}", file=sys.stderr)
 
 
+def _check_names(arguments: Sequence[str]) -> None:
+    """Options that other programs have are answered with our word for them."""
+    for word in arguments:
+        name = word.partition("=")[0]
+        if name.startswith("--") and (ours := our_word(name[2:])) is not None:
+            raise ValueError(f"there is no option {name}; here it is --{ours.replace('_', '-')}")
+
+
 def _open(options: Options) -> "Model":
     """The model; everything that can fail before any work."""
     from multimdm.pipeline import load
@@ -134,7 +144,8 @@ def _open(options: Options) -> "Model":
 def _account(model: "Model", samples: "Samples") -> str:
     """How much was made of how many calls, and why these are fewer than was asked for."""
     num, length = samples.ids.shape
-    text = f"{num} text{'s' * (num != 1)} of {length} token{'s' * (length != 1)} by {samples.nfe} network call"
+    most = "" if samples.valid is None else "up to "
+    text = f"{num} text{'s' * (num != 1)} of {most}{length} token{'s' * (length != 1)} by {samples.nfe} network call"
     text += "s" * (samples.nfe != 1)
     if model.process is None or samples.sampling is None or samples.nfe >= samples.sampling.num_steps:
         return text
@@ -145,9 +156,9 @@ def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
     """What was asked for."""
     named = {field: getattr(options.sampling, field) for field in vars(options.sampling)}
     named |= {"num": options.num, "seed": options.seed, "batch_size": options.batch_size, "trace": options.trace}
-    if options.infill is not None:
+    if options.infill:
         return model.infill(options.infill, bos=options.bos, watch=watch, **named)
-    if options.prompt is not None:
+    if options.prompt:
         named |= {"chat": options.chat or None, "new_tokens": options.new_tokens}
         return model.complete(options.prompt, length=options.length, bos=options.bos or None, watch=watch, **named)
     return model.sample(length=options.length, watch=watch, **named)
@@ -166,18 +177,25 @@ def _write(model: "Model", options: Options, samples: "Samples", file: Any) -> N
     for number, text in enumerate(samples.texts):
         print(f"[{number + 1}] {inert(text)}", file=file)
         if samples.trace is not None:
-            print_trace(model, samples.trace, number, console)
+            print_trace(model, samples.trace.within(_lengths(samples)[number]), number, console)
+
+
+def _lengths(samples: "Samples") -> list[int]:
+    """Tokens of each, without the padding behind it."""
+    num, longest = samples.ids.shape
+    return [longest] * num if samples.valid is None else samples.valid.sum(1).tolist()
 
 
 def _as_data(options: Options, samples: "Samples") -> dict[str, Any]:
     """All there is to know about the samples."""
-    rows: list[dict[str, Any]] = [{"ids": ids} for ids in samples.ids.tolist()]
+    lengths = _lengths(samples)
+    rows: list[dict[str, Any]] = [{"ids": ids[:n]} for ids, n in zip(samples.ids.tolist(), lengths, strict=True)]
     for row, text in zip(rows, samples.texts, strict=False):  # no texts without a tokenizer
         row["text"] = text
     if samples.trace is not None:
         states, times = samples.trace.states.transpose(0, 1), samples.trace.times.T
-        for row, state, time in zip(rows, states.tolist(), times.tolist(), strict=True):
-            row["trace"] = {"times": time, "states": state}
+        for row, state, time, n in zip(rows, states.tolist(), times.tolist(), lengths, strict=True):
+            row["trace"] = {"times": time, "states": [ids[:n] for ids in state]}
     settings = {name: value for name, value in asdict(options).items() if name not in ("out", "json", "trace")}
     if samples.sampling is not None:
         settings["sampling"] = asdict(samples.sampling)  # with what was advised or usual
@@ -192,7 +210,8 @@ def _progress(options: Options, ranks: "Ranks") -> Iterator["Watch"]:
 
     console = Console(stderr=True, quiet=not ranks.is_main)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    batches = -(-options.num // options.batch_size)
+    num = options.num * max(1, len(options.prompt), len(options.infill))
+    batches = -(-num // options.batch_size)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("steps", total=None)
 

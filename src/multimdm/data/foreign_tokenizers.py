@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from multimdm.data.hub_silence import hub_silence
 from multimdm.data.inert import reason
 from multimdm.data.smollm2 import NAME as SMOLLM2
 from multimdm.data.smollm2 import smollm2_file
@@ -131,11 +132,11 @@ def _from_hub(name: str) -> Any:
     try:
         return build(name, trust_remote_code=False, local_files_only=True)  # fetched before: no network is needed
     except Exception:
-        pass
+        why = hub_silence(name)
     try:
-        return build(name, trust_remote_code=False)
+        return build(name, trust_remote_code=False, local_files_only=why is not None)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ValueError(
             f"--tokenizer {name}: neither a directory here nor a tokenizer that the Hugging Face Hub gave "
-            f"({reason(error)}); give a directory, bpe:SIZE or chars"
+            f"({why or reason(error)}); give a directory, bpe:SIZE or chars"
         ) from error

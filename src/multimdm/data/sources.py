@@ -14,6 +14,8 @@ from typing import Any
 
 from multimdm.data.documents import Reading, read_documents
 from multimdm.data.files import LocalFile, find_files
+from multimdm.data.hub_silence import hub_silence
+from multimdm.data.inert import reason
 from multimdm.data.pairs import Pair, PairFields, pair_of
 from multimdm.data.records import read_records
 
@@ -119,16 +121,22 @@ class HubSource:
             import datasets
         except ImportError as error:
             raise ValueError("hf: sources need the package datasets: pip install 'multimdm[train]'") from error
+        here = Path(self.dataset).exists()  # the package also reads directories
+        if not here and (why := hub_silence(self.dataset, kind="dataset")) is not None:
+            raise self._closed(why)
         try:
             return datasets.load_dataset(
                 self.dataset, self.config, split=self.split, revision=self.revision, streaming=True
             )
         except Exception as error:  # whatever the Hub, the network or the data set's own files raise
-            where = f"split '{self.split}'" + (f", revision '{self.revision}'" if self.revision is not None else "")
-            raise ValueError(
-                f"source '{self.name}': cannot open data set '{self.dataset}', {where} ({error}); check the name and "
-                f"the connection, or give local files. {_WRITTEN}"
-            ) from error
+            raise self._closed(reason(error)) from error
+
+    def _closed(self, why: str) -> ValueError:
+        where = f"split '{self.split}'" + (f", revision '{self.revision}'" if self.revision is not None else "")
+        return ValueError(
+            f"source '{self.name}': cannot open data set '{self.dataset}', {where} ({why}); check the name and "
+            f"the connection, or give local files. {_WRITTEN}"
+        )
 
 
 _WRITTEN = "A data set is written hf:NAME:CONFIG@REVISION#SPLIT, of which all but the name may be left out"

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from multimdm.data.hub_silence import hub_silence
+from multimdm.data.inert import reason
 from multimdm.data.smollm2 import NAME as SMOLLM2
 from multimdm.data.smollm2 import smollm2_file
 from multimdm.evaluation.fingerprints import fingerprint_of_files, fingerprint_of_judge
@@ -51,19 +53,23 @@ def find_language_model(name: str, device: torch.device, role: str) -> Found:
         if path.suffix != ".gguf":
             raise ValueError(f"{role} '{name}' is a file, but not a .gguf file; {_KINDS}")
         return Found(path.name, fingerprint_of_files([path]), load_causal_lm(str(path), device, role))
+    offline = False
     if path.is_dir():
         path = local_directory(path)
         label, config, fingerprint = label_of(name), path / "config.json", fingerprint_of_judge(path)
     else:
-        label, config = name, _hub_config(name, role)
+        label, (config, offline) = name, _hub_config(name, role)
         # Local copies lie in a folder that is named by the commit, which stands for the weights too.
         fingerprint = f"{name} {config.parent.name} {fingerprint_of_files([config])}"
     ours = _is_ours(config, role)
-    return Found(label, fingerprint, load(name, device) if ours else load_causal_lm(name, device, role))
+    return Found(label, fingerprint, load(name, device) if ours else load_causal_lm(name, device, role, offline))
 
 
-def load_causal_lm(path_or_name: str, device: torch.device, role: str = "judge") -> LanguageModel:
-    """From a directory, a GGUF file or a name on the Hub; an error that tells what is missing."""
+def load_causal_lm(
+    path_or_name: str, device: torch.device, role: str = "judge", offline: bool = False
+) -> LanguageModel:
+    """From a directory, a GGUF file or a name on the Hub; an error that tells what is missing. With `offline`, what was
+    fetched before is used, and the Hub is not asked."""
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
@@ -73,13 +79,14 @@ def load_causal_lm(path_or_name: str, device: torch.device, role: str = "judge")
         place, options = str(Path(path_or_name).parent), {"gguf_file": Path(path_or_name).name}
     weights = options or {"use_safetensors": True}  # pickles of strangers are not opened
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
-        network = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **weights)
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=offline, **options)
+        network = AutoModelForCausalLM.from_pretrained(
+            place, trust_remote_code=False, local_files_only=offline, **weights
+        )
     except Exception as error:  # the package has many kinds of failure
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
         hint = "; GGUF files need gguf: pip install 'multimdm[eval]'" if options else ""
         raise ValueError(
-            f"{role} '{path_or_name}' cannot be loaded as a causal language model ({reason}){hint}"
+            f"{role} '{path_or_name}' cannot be loaded as a causal language model ({reason(error)}){hint}"
         ) from None
     if next(network.parameters()).dtype != torch.float32:  # GGUF models are widened already, and refuse to be asked
         network = network.float()
@@ -97,17 +104,17 @@ def _is_ours(config: Path, role: str) -> bool:
     return isinstance(content, dict) and {"network", "process"} <= set(content)
 
 
-def _hub_config(name: str, role: str) -> Path:
-    """The local copy of a Hub model's config.json: the cheapest proof that there is one."""
+def _hub_config(name: str, role: str) -> tuple[Path, bool]:
+    """The local copy of a Hub model's config.json, the cheapest proof that there is one; whether the Hub is silent."""
     if not _HUB_NAME.fullmatch(name):
         raise ValueError(f"{role} '{name}' cannot be found: there is no such file or directory; {_KINDS}")
     from huggingface_hub import hf_hub_download
 
+    why = hub_silence(name)
     try:
-        return Path(hf_hub_download(name, "config.json"))
+        return Path(hf_hub_download(name, "config.json", local_files_only=why is not None)), why is not None
     except Exception as error:  # the client has many kinds of failure
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ValueError(
             f"{role} '{name}' cannot be found: it is no file or directory here, and the Hub does not give it to us "
-            f"({reason}); {_KINDS}"
+            f"({why or reason(error)}); {_KINDS}"
         ) from None

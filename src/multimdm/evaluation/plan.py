@@ -14,6 +14,7 @@ from multimdm.evaluation.real_text import RealFigures, RealText
 from multimdm.evaluation.recall import Recall, has_recall
 from multimdm.evaluation.sampler_likelihood import SamplerLikelihood, StateOrder
 from multimdm.evaluation.shortfall import Shortfall
+from multimdm.evaluation.stops import leave_if_asked, measuring_listener
 from multimdm.evaluation.subject import Subject
 from multimdm.evaluation.trajectory import Trajectory, trajectory
 
@@ -137,12 +138,17 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
 
 
 def run_tasks(work: Sequence[Task], watch: Callable[[float, str], None]) -> None:
-    """One after the other; `watch` is told the share that is done and of what."""
+    """One after the other; `watch` is told the share that is done and of what.
+
+    Asked to stop, the task at hand is finished, and what is done is kept.
+    """
     total, finished = sum(task.amount for task in work), 0
-    for task in work:
-        task.run(ignore)
-        finished += task.amount
-        watch(finished / total, task.name)
+    with measuring_listener() as listener:
+        for number, task in enumerate(work, 1):
+            task.run(ignore)
+            finished += task.amount
+            watch(finished / total, task.name)
+            leave_if_asked(listener, number, len(work))
 
 
 def collect(subject: Subject, plan: Plan) -> Evaluation:

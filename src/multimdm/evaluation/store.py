@@ -28,6 +28,11 @@ class Store:
         self._directory = directory
         self._held: dict[str, Any] = {}
 
+    @property
+    def lasting(self) -> bool:
+        """Whether results outlive the process."""
+        return self._directory is not None
+
     def remembered(self, kind: type[Result], depends_on: dict[str, Any], compute: Callable[[], Result]) -> Result:
         """The result that is there, or a new one. `kind` is a dataclass; `depends_on` is plain data."""
         found = self.known(kind, depends_on)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Int64
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.process.checks import check_integer, require
+
+Item = TypeVar("Item")
 
 GAP = "[MASK]"
 """What stands for one unknown token in a text."""
@@ -21,6 +24,11 @@ class Canvas:
     given: Int64[Tensor, "num L"]
     fixed: Bool[Tensor, "num L"]
     valid: Bool[Tensor, "num L"] | None = None
+
+    @property
+    def settled(self) -> Bool[Tensor, "num L"]:
+        """Where nothing is to be made: what is given, and padding."""
+        return self.fixed if self.valid is None else self.fixed | ~self.valid
 
     def rows(self, part: slice) -> "Canvas":
         """Some of the sequences."""
@@ -38,16 +46,32 @@ def empty_canvas(num: int, length: int) -> Canvas:
     return Canvas(torch.zeros(num, length, dtype=torch.long), torch.zeros(num, length, dtype=torch.bool))
 
 
-def prompt_canvas(ids: Sequence[int], num: int, length: int) -> Canvas:
+def prompt_row(ids: Sequence[int], length: int) -> list[int | None]:
     """The given ids first, the rest to be made."""
     require(
         len(ids) <= length,
         f"prompt must fit into the length of {length}; it has {len(ids)} tokens: raise length or shorten it",
     )
-    canvas = empty_canvas(num, length)
-    canvas.given[:, : len(ids)] = torch.tensor(ids, dtype=torch.long)
-    canvas.fixed[:, : len(ids)] = True
-    return canvas
+    return [*ids, *[None] * (length - len(ids))]
+
+
+def rows_canvas(rows: Sequence[Sequence[int | None]], num: int) -> Canvas:
+    """Each of the rows `num` times: given ids where they are known, None where a token is to be made.
+
+    Padding comes behind the shorter ones, so that positions count as without it.
+    """
+    check_integer("num", num, 1)
+    longest = max(map(len, rows))
+    given = torch.tensor([[*(token or 0 for token in row), *[0] * (longest - len(row))] for row in rows])
+    made = torch.tensor([[*(token is None for token in row), *[True] * (longest - len(row))] for row in rows])
+    valid = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
+    given, fixed, valid = (part.repeat_interleave(num, 0) for part in (given.long(), ~made & valid, valid))
+    return Canvas(given, fixed, None if bool(valid.all()) else valid)
+
+
+def repeated(items: Sequence[Item], num: int) -> list[Item]:
+    """Each of them `num` times, as `rows_canvas` has its rows."""
+    return [item for item in items for _ in range(num)]
 
 
 def prompts_canvas(prompts: Sequence[Sequence[int]], new_tokens: int, longest: int, name: str) -> Canvas:
@@ -70,15 +94,6 @@ def prompts_canvas(prompts: Sequence[Sequence[int]], new_tokens: int, longest: i
     return Canvas(given, place < lengths[:, None], None if bool(valid.all()) else valid)
 
 
-def infill_canvas(ids: Sequence[int | None], num: int) -> Canvas:
-    """Given ids where they are known, None where a token is to be made."""
-    canvas = empty_canvas(num, len(ids))
-    for place, token in enumerate(ids):
-        if token is not None:
-            canvas.given[:, place], canvas.fixed[:, place] = token, True
-    return canvas
-
-
 def encode_gaps(tokenizer: Tokenizer, text: str) -> list[int | None]:
     """Ids of a text in which every [MASK] stands for one token, None there."""
     first, *rest = text.split(GAP)
@@ -98,6 +113,15 @@ def _without_joined_space(tokenizer: Tokenizer, piece: str) -> str:
     if alone == tokenizer.encode(bare):  # spaces are nothing to this tokenizer
         return bare
     return piece if tokenizer.encode(piece + "a")[: len(alone)] == alone else bare
+
+
+def texts_of(name: str, given: str | Sequence[str]) -> list[str]:
+    """One text or several, as a list."""
+    texts = [given] if isinstance(given, str) else list(given)
+    require(len(texts) > 0, f"{name} must be a text or a list of texts; got an empty list")
+    for one in texts:
+        require(isinstance(one, str), f"{name} must be a text or a list of texts; got {one!r}")
+    return texts
 
 
 def start_ids(tokenizer: Tokenizer, bos: bool) -> list[int]:

@@ -1,6 +1,6 @@
 """Texts from a model: unconditional samples, completions, infilling."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -19,6 +19,7 @@ from multimdm.samplers.advice import resolve
 from multimdm.samplers.autoregressive import generate_autoregressive
 from multimdm.samplers.candi import generate_candi
 from multimdm.samplers.confidence import Confidence
+from multimdm.samplers.foreign_names import our_word
 from multimdm.samplers.loop import Generated, Watch, generate
 from multimdm.samplers.settings import Sampling
 from multimdm.samplers.steps import choice_of, step_of
@@ -40,6 +41,8 @@ class Samples:
     trace: Trace | None = None
     sampling: Sampling | None = None
     """How they were drawn, with what was advised or usual where nothing was given."""
+    valid: Bool[Tensor, "num L"] | None = None
+    """Which ids belong to their text, if some sequences are shorter than others: behind them is padding."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ def settings_of(**options: Any) -> tuple[Sampling, Run]:
     law, work = ({field.name for field in fields(kind)} for kind in (Sampling, Run))
     for name in options:
         if name not in law | work:
+            if (word := our_word(name)) is not None:
+                raise ValueError(f"there is no option '{name}'; here it is {word}")
             near = get_close_matches(name, law | work, n=1) or [", ".join(sorted(law | work))]
             raise ValueError(f"there is no option '{name}'; did you mean {near[0]}?")
     sampling = Sampling(**{name: value for name, value in options.items() if name in law})
@@ -123,6 +128,7 @@ def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Sample
         nfe=max(part.nfe for part in parts),
         trace=Trace.join(traces) if traces else None,
         sampling=sampling,
+        valid=canvas.valid,
     )
 
 
@@ -137,11 +143,11 @@ def decode(tokenizer: Tokenizer, ids: Int64[Tensor, "num L"], valid: Bool[Tensor
     return [tokenizer.decode(row[kept].tolist()) for row, kept in zip(ids.cpu(), known.cpu(), strict=True)]
 
 
-def answers_of(tokenizer: Tokenizer, ids: Int64[Tensor, "num L"]) -> list[str]:
+def answers_of(tokenizer: Tokenizer, rows: Sequence[Sequence[int]]) -> list[str]:
     """The texts up to the first end of text or of turn."""
     ends = {*tokenizer.turn_ends, *([] if tokenizer.eos_id is None else [tokenizer.eos_id])}
     texts = []
-    for row in ids.tolist():
+    for row in rows:
         stop = next((place for place, token in enumerate(row) if token in ends), len(row))
         texts.append(tokenizer.decode([token for token in row[:stop] if token < tokenizer.vocab_size]))
     return texts
@@ -158,7 +164,7 @@ def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
         _check_autoregressive(canvas, sampling)
         V = model.network.config.vocab_size
         return lambda part, streams, run: generate_autoregressive(
-            model.network, V, part.given, part.fixed, choice, streams, run.trace, run.watch
+            model.network, V, part.given, part.settled, choice, streams, run.trace, run.watch
         )
     if isinstance(process, Hybrid):
         _check_hybrid(sampling)
@@ -205,8 +211,9 @@ def _check_hybrid(sampling: Sampling) -> None:
 def _check_autoregressive(canvas: Canvas, sampling: Sampling) -> None:
     """A causal network goes from left to right, one call per token."""
     prefix = canvas.fixed.cummin(1).values if canvas.fixed.numel() else canvas.fixed
+    behind = canvas.valid is None or bool((canvas.valid == canvas.valid.cummin(1).values).all())
     require(
-        bool((canvas.fixed == prefix).all()) and canvas.valid is None,
+        bool((canvas.fixed == prefix).all()) and behind,
         "an autoregressive model cannot fill gaps before given tokens; use a diffusion model, or `complete`",
     )
     require(

@@ -1,10 +1,10 @@
 """The Hugging Face Hub: checkpoints by their names, and directories that are given to it."""
 
 import re
-import threading
 from pathlib import Path
 
 from multimdm.builtin import builtin_directory
+from multimdm.data.hub_silence import hub_silence
 
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _FILES = ["*.json", "*.safetensors", "chat_template.jinja"]
@@ -24,8 +24,6 @@ _OURS = [
     "tokenizer_config.json",
 ]
 """Files of a checkpoint: those of an earlier push that a new one lacks would be read as parts of it."""
-_PATIENCE = 4.0
-"""Seconds for a first answer. The client itself would wait for ever, and a look-up of its address for long."""
 
 
 def local_directory(
@@ -55,7 +53,7 @@ def local_directory(
         raise ValueError(f"revision must be that of the name, {named!r}, or left out; got {revision!r}")
     from huggingface_hub import snapshot_download
 
-    silence = None if local_files_only else _silence(name, token)
+    silence = None if local_files_only else hub_silence(name, token)
     try:
         return Path(
             snapshot_download(
@@ -122,7 +120,7 @@ def push_directory(
     from huggingface_hub import HfApi
 
     api = HfApi(token=token)
-    silence = _silence(repo, token)
+    silence = hub_silence(repo, token)
     if silence is not None:
         raise ValueError(f"{repo} cannot be pushed ({silence})")
     try:
@@ -151,29 +149,6 @@ def check_repository(repo: str) -> None:
 def is_hub_name(text: str) -> bool:
     """Whether it may be a name on the Hub, and is not a path here."""
     return _NAME.fullmatch(text) is not None and not Path(text).exists()
-
-
-def _silence(name: str, token: str | bool | None) -> str | None:
-    """Why the Hub does not answer; None if it does, whatever it says."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    reasons: list[str | None] = []
-
-    def ask() -> None:
-        try:
-            HfApi(token=token).model_info(name, timeout=_PATIENCE)
-        except HfHubHTTPError:
-            reasons.append(None)
-        except Exception as error:
-            reasons.append(f"the Hub cannot be reached: {_reason(error)}")
-        else:
-            reasons.append(None)
-
-    thread = threading.Thread(target=ask, daemon=True)  # the look-up of an address knows no time limit
-    thread.start()
-    thread.join(_PATIENCE)
-    return reasons[0] if reasons else f"the Hub does not answer within {_PATIENCE:g} seconds"
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Load and save: a directory with config.json, model.safetensors and the tokenizer's files."""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import Backbone, DiT, LLaDA
 from multimdm.models.foreign import Foreign
-from multimdm.pipeline.canvas import empty_canvas, encode_gaps, infill_canvas, prompt_canvas, start_ids
+from multimdm.pipeline.canvas import empty_canvas, encode_gaps, prompt_row, repeated, rows_canvas, start_ids, texts_of
 from multimdm.pipeline.card import CardDetails, model_card
 from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.files import new_directory, read_safetensors, write_safetensors
@@ -84,7 +85,7 @@ class Model:
 
     def complete(
         self,
-        prompt: str,
+        prompt: str | Sequence[str],
         num: int = 1,
         length: int | None = None,
         steps: int | None = None,
@@ -97,28 +98,36 @@ class Model:
     ) -> Samples:
         """Continuations of a text; `length` counts the prompt too, `new_tokens` only what follows it.
 
-        `bos` puts the tokenizer's BOS before the prompt. With `chat` the prompt is what a user says: it is put into the
-        tokenizer's chat template, and the texts are the answers alone, up to their end. A model that was trained on
-        prompts and answers (`model.advice.prompts`) knows which of both it wants; what it gives are answers, too.
-        `options` as for `sample`.
+        Of several prompts, each has `num` continuations, which stand together; prompts may differ in length, and
+        neighbours do not change a text. `bos` puts the tokenizer's BOS before the prompt. With `chat` the prompt is
+        what a user says: it is put into the tokenizer's chat template, and the texts are the answers alone, up to their
+        end. A model that was trained on prompts and answers (`model.advice.prompts`) knows which of both it wants; what
+        it gives are answers, too. `options` as for `sample`.
         """
         sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
         tokenizer = tokenizer_of(self, "a prompt")
+        if new_tokens is not None:
+            require(length is None, f"give length or new_tokens, not both; got {length} and {new_tokens}")
+            check_integer("new_tokens", new_tokens, 1)
         form = None if self.advice is None else self.advice.prompts
         if form == "chat" if chat is None else chat:
             form = "chat"
-            ids = chat_ids(tokenizer, [{"role": "user", "content": prompt}])
+            prompts = [chat_ids(tokenizer, [{"role": "user", "content": one}]) for one in texts_of("prompt", prompt)]
         else:
-            ids = [*start_ids(tokenizer, form == "bos" if bos is None else bos), *tokenizer.encode_given(prompt)]
-        if new_tokens is not None:
-            require(length is None, f"give length or new_tokens, not both; got {length} and {new_tokens}")
-            length = len(ids) + check_integer("new_tokens", new_tokens, 1)
-        samples = fill(self, prompt_canvas(ids, num, length_of(self, length)), sampling, run)
-        return samples if form is None else replace(samples, texts=answers_of(tokenizer, samples.ids[:, len(ids) :]))
+            start = start_ids(tokenizer, form == "bos" if bos is None else bos)
+            prompts = [[*start, *tokenizer.encode_given(one)] for one in texts_of("prompt", prompt)]
+        lengths = [length if new_tokens is None else len(ids) + new_tokens for ids in prompts]
+        rows = [prompt_row(ids, length_of(self, own)) for ids, own in zip(prompts, lengths, strict=True)]
+        samples = fill(self, rows_canvas(rows, num), sampling, run)
+        if form is None:
+            return samples
+        whole = zip(samples.ids.tolist(), repeated(rows, num), repeated(prompts, num), strict=True)
+        made = [ids[len(prompt) : len(row)] for ids, row, prompt in whole]
+        return replace(samples, texts=answers_of(tokenizer, made))
 
     def infill(
         self,
-        text: str,
+        text: str | Sequence[str],
         num: int = 1,
         steps: int | None = None,
         temperature: float | int | None = None,
@@ -128,12 +137,12 @@ class Model:
     ) -> Samples:
         """The text with every [MASK] replaced by one token; what is given stays, token by token.
 
-        `options` as for `sample`.
+        Of several texts, each is filled in `num` times, as with `complete`. `options` as for `sample`.
         """
         sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
         tokenizer = tokenizer_of(self, "a text to fill in")
-        ids = [*start_ids(tokenizer, bos), *encode_gaps(tokenizer, text)]
-        return fill(self, infill_canvas(ids, num), sampling, run)
+        rows = [[*start_ids(tokenizer, bos), *encode_gaps(tokenizer, one)] for one in texts_of("text", text)]
+        return fill(self, rows_canvas(rows, num), sampling, run)
 
     def token_name(self, token: int) -> str:
         """A token as it looks inside a text; its number if there is no word for it."""

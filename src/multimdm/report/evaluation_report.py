@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 import multimdm
-from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
+from multimdm.report.against_steps_figure import against_steps_figure, aligned_points, points_near_one
 from multimdm.report.distances import chance_text, distances_section
 from multimdm.report.formats import (
     BEST_NOTE,
@@ -70,13 +70,17 @@ def report(evaluations: Sequence[Evaluation], steps: Sequence[int], title: str) 
     first = evaluations[0]
     judge = f"judge: {first.judge}" if first.judge is not None else "no judge"
     subtitle = f"{judge}; {first.drawing['num']:,} samples of {first.drawing['length']:,} tokens per measurement"
-    return page(title, subtitle, evaluation_sections(evaluations, steps))
+    return page(title, subtitle, evaluation_sections(evaluations, steps, curves=True))
 
 
-def evaluation_sections(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
-    """Tables, fronts, samples and trajectories, with how to read them."""
+def evaluation_sections(
+    evaluations: Sequence[Evaluation], steps: Sequence[int], curves: bool = False
+) -> Iterator[Markup]:
+    """Tables, fronts, samples and trajectories, with how to read them; `curves` against K if no one else has them."""
     yield from _models(evaluations)
     yield from _networks(evaluations)
+    if curves:
+        yield from _against_steps(evaluations)
     for comparison in aligned_tables(evaluations, steps):
         yield from _comparison(comparison)
         yield from distances_section(comparison)
@@ -178,6 +182,33 @@ def _comparison(comparison: Table) -> Iterator[Markup]:
         yield paragraph(UNRANKED_NOTE)
 
 
+def _against_steps(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
+    """GenPPL and entropy as K grows, where there are several K."""
+    aligned = any(e.aligned for e in evaluations)
+    points_of = aligned_points if aligned else points_near_one
+    measured = [m for e in evaluations for m, _ in points_of(e)]
+    if len({m.steps for m in measured}) < 2:
+        return
+    where = "at matched entropy" if aligned else "at the temperature nearest to 1"
+    real = evaluations[0].real
+    yield heading("Against the number of calls")
+    yield paragraph(f"What more network calls bring, {where}. The dashed line is real text.")
+    shown = []
+    for name, figure_of, of_real in (
+        ("GenPPL", lambda m: m.gen_ppl, real and real.gen_ppl),
+        ("entropy", lambda m: m.entropy, real and real.entropy),
+    ):
+        if all(figure_of(m) is None for m in measured):
+            continue
+        reference = None if of_real is None else {"real text": of_real.value}
+        title = f"{name} {where}"
+        figure = against_steps_figure(evaluations, figure_of, name, title, name == "GenPPL", reference, points_of)
+        labels = ", ".join(e.label for e in evaluations)
+        numbers = "The table of all measurements has the numbers."
+        shown.append((png_data(figure), f"{name} against K {where}, one line each for {labels}. {numbers}"))
+    yield pictures(shown)
+
+
 def _fronts(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Iterator[Markup]:
     if all(m.gen_ppl is None for e in evaluations for m in e.measurements):
         return
@@ -244,12 +275,8 @@ def _samples(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         return
     yield heading("Samples")
     for e in evaluations:
-        nearest: dict[int, Measurement] = {}
-        for m in sorted(e.measurements, key=lambda m: abs(m.temperature - 1)):
-            nearest.setdefault(m.steps, m)
-        for K in sorted(nearest):
-            m = nearest[K]
-            yield heading(f"{e.label}, K = {K}, τ = {m.temperature:g}", 3)
+        for m, _ in points_near_one(e):
+            yield heading(f"{e.label}, K = {m.steps}, τ = {m.temperature:g}", 3)
             yield quotations(m.texts)
 
 

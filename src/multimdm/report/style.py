@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from multimdm.data.directories import whole_file
+from multimdm.data.inert import inert
 
 GREY = "#5c6670"
 
@@ -58,7 +59,7 @@ def draw_legend(axes: Axes, entries: Sequence[tuple[str, Artist]]) -> None:
     legend = axes.legend([sign for _, sign in entries], ["entry"] * len(entries), fontsize=8, **beside)
     for text, (label, _) in zip(legend.get_texts(), entries, strict=True):
         text.set_parse_math(False)
-        text.set_text(label)
+        text.set_text(inert(label))
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -53,6 +53,8 @@ class Top(NamedTuple):
     positions: Bool[Tensor, " L"]
     ids: Int64[Tensor, "n top"]
     probs: Float[Tensor, "n top"]
+    chosen: Float[Tensor, " n"]
+    """log p of the tokens that were drawn there, whatever the temperature."""
 
 
 class Advanced(NamedTuple):
@@ -200,8 +202,9 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
             first, last = max(start, rows.start), min(end, rows.stop)
             if first < last:
                 own, which = logits[first - rows.start : last - rows.start], slice(first - start, last - start)
-                best = _best(question.posterior(own, which), top) if top else ()
-                parts.append((*question.reduce(own, which), *best))
+                answer = question.reduce(own, which)
+                best = _best(question.posterior(own, which), top, answer[0]) if top else ()
+                parts.append((*answer, *best))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
     x, t, positions, valid = _together(questions)
@@ -215,16 +218,17 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
     return answers
 
 
-def _best(logits: Tensor, top: int) -> tuple[Tensor, ...]:
-    """Ids and probabilities of the most probable tokens, whatever the temperature."""
-    probs, ids = torch.softmax(logits.float(), -1).topk(min(top, logits.shape[-1]), dim=-1)
-    return ids, probs
+def _best(logits: Tensor, top: int, chosen: Tensor) -> tuple[Tensor, ...]:
+    """Ids and probabilities of the most probable tokens, and log p of the chosen ones, whatever the temperature."""
+    log_probs = torch.log_softmax(logits.float(), -1)
+    best, ids = log_probs.topk(min(top, logits.shape[-1]), dim=-1)
+    return ids, best.exp(), log_probs.gather(-1, chosen[:, None])[:, 0]
 
 
-def _tops(question: Question, ids: Tensor, probs: Tensor) -> list[Top]:
+def _tops(question: Question, *columns: Tensor) -> list[Top]:
     """Sequence by sequence."""
     counts = question.positions.sum(1).tolist()
-    return [Top(*row) for row in zip(question.positions, ids.split(counts), probs.split(counts), strict=True)]
+    return [Top(*row) for row in zip(question.positions, *(column.split(counts) for column in columns), strict=True)]
 
 
 def _together(questions: Sequence[Question]) -> tuple[Tensor | Mixture, Tensor, Tensor, Tensor | None]:

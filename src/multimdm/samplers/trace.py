@@ -34,6 +34,10 @@ class Trace:
         masked = torch.where(self.states == process.designated_mask(final), DESIGNATED, OTHER)
         return torch.where(process.active(self.states), masked, CLEAN)
 
+    def within(self, length: int) -> "Trace":
+        """The first positions alone: behind them is padding, or what is not to be looked at."""
+        return Trace(self.states[:, :, :length], self.times)
+
     @classmethod
     def join(cls, parts: Sequence["Trace"]) -> "Trace":
         """Traces of several batches as one."""

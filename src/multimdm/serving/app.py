@@ -1,14 +1,17 @@
 """The application: routes, guards, the engine's life."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Response
 from starlette.middleware.cors import CORSMiddleware
 
 import multimdm
+from multimdm.serving.api_page import api_page, describe
 from multimdm.serving.catalog import Offer
 from multimdm.serving.completions import completion_routes
 from multimdm.serving.engine import Engine
@@ -21,6 +24,7 @@ from multimdm.serving.traces import trace_routes
 
 _PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),
+    "/docs.css": ("docs.css", "text/css; charset=utf-8"),
     "/playground.css": ("playground.css", "text/css; charset=utf-8"),
     "/playground.js": ("playground.js", "text/javascript; charset=utf-8"),
     "/address.js": ("address.js", "text/javascript; charset=utf-8"),
@@ -59,12 +63,15 @@ def create_app(
             # In another thread: who runs out of grace is cancelled here, and the engine learns it from here.
             await asyncio.to_thread(service.engine.close)
 
-    app = FastAPI(title="multimdm", version=multimdm.__version__, lifespan=life, docs_url=None, redoc_url=None)
+    app = FastAPI(title="multimdm", version=multimdm.__version__, lifespan=life, openapi_url=None)
     app.state.service = service
     install_error_handlers(app)
     for routes in (completion_routes(service), trace_routes(service), _status_routes(service), _page_routes()):
         app.include_router(routes)
-    app.add_middleware(Guard, limits=limits, metrics=metrics, api_key=api_key, public={*_PAGE, "/healthz"}, hosts=hosts)
+    description = describe(app)
+    app.include_router(_description_routes(description))
+    public = {*_PAGE, "/healthz", "/docs", "/openapi.json"}
+    app.add_middleware(Guard, limits=limits, metrics=metrics, api_key=api_key, public=public, hosts=hosts)
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -110,6 +117,17 @@ def _page_routes() -> APIRouter:
     for address, (name, kind) in _PAGE.items():
         content = (directory / name).read_bytes()
         routes.add_api_route(address, _fixed(content, kind), methods=["GET"], include_in_schema=False)
+    return routes
+
+
+def _description_routes(description: dict[str, Any]) -> APIRouter:
+    """The interface, for programs and for people."""
+    routes = APIRouter()
+    for address, content, kind in (
+        ("/openapi.json", json.dumps(description), "application/json"),
+        ("/docs", api_page(description), "text/html; charset=utf-8"),
+    ):
+        routes.add_api_route(address, _fixed(content.encode(), kind), methods=["GET"], include_in_schema=False)
     return routes
 
 

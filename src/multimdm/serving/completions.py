@@ -1,5 +1,6 @@
 """POST /v1/completions and /v1/chat/completions, as OpenAI's clients expect them."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from multimdm.serving.events import DONE, event, failure, stream
+from multimdm.serving.logprobs import Entry, Readings, as_chat, as_completion
 from multimdm.serving.plans import Plan, plan_chat, plan_completion
 from multimdm.serving.schemas import Answering, ChatRequest, CompletionRequest
 from multimdm.serving.service import Service
@@ -38,16 +40,29 @@ class Wording:
             "choices": list(choices),
         }
 
-    def choice(self, index: int, given: Answer) -> dict[str, Any]:
+    def choice(self, index: int, given: Answer, entries: Sequence[Entry] | None) -> dict[str, Any]:
         """A whole answer."""
         content = {"message": {"role": "assistant", "content": given.text}} if self.chat else {"text": given.text}
-        return {"index": index, **content, "logprobs": None, "finish_reason": given.finish_reason}
+        return {"index": index, **content, "logprobs": self.logprobs(entries), "finish_reason": given.finish_reason}
 
-    def delta(self, index: int, text: str, finish: str | None = None, first: bool = False) -> dict[str, Any]:
+    def delta(
+        self,
+        index: int,
+        text: str,
+        finish: str | None = None,
+        first: bool = False,
+        entries: Sequence[Entry] | None = None,
+    ) -> dict[str, Any]:
         """A piece of one."""
         said = {"content": text} if text or not finish else {}
         content = {"delta": {**({"role": "assistant"} if first else {}), **said}} if self.chat else {"text": text}
-        return {"index": index, **content, "logprobs": None, "finish_reason": finish}
+        return {"index": index, **content, "logprobs": self.logprobs(entries), "finish_reason": finish}
+
+    def logprobs(self, entries: Sequence[Entry] | None) -> dict[str, Any] | None:
+        """Of the tokens of an answer or a piece, if they are wanted."""
+        if entries is None:
+            return None
+        return as_chat(entries) if self.chat else as_completion(entries)
 
 
 def completion_routes(service: Service) -> APIRouter:
@@ -70,26 +85,51 @@ def completion_routes(service: Service) -> APIRouter:
 
 
 async def _respond(service: Service, body: Answering, plan: Plan, request: Request, wording: Wording) -> Response:
+    wanted = body.wanted_logprobs
+    readings = None if wanted is None else Readings(plan, wanted)
+    candidates = 0 if wanted is None else max(1, wanted)
     if body.stream:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        ticket = service.submit(plan, watched=True)
-        return stream(_chunks(ticket, wording, usage), over=partial(service.engine.cancel, ticket))
-    ticket = service.submit(plan)
-    ends = await service.finished(ticket, request)
+        ticket = service.submit(plan, watched=True, candidates=candidates)
+        return stream(_chunks(ticket, wording, usage, readings), over=partial(service.engine.cancel, ticket))
+    ticket = service.submit(plan, watched=readings is not None, candidates=candidates)
+    if readings is None:
+        ends = await service.finished(ticket, request)
+    else:
+        ends = await service.finished(ticket, request, readings.add)
     answers = [answer(plan.offer, plan.slots[end.index], end.ids, plan.stop) for end in ends]
-    choices = [wording.choice(index, given) for index, given in enumerate(answers)]
+
+    def entries() -> list[list[Entry] | None]:
+        pairs = zip(ends, answers, strict=True)
+        return [readings and readings.whole(end.index, end.ids, len(given.text)) for end, given in pairs]
+
+    # In another thread: every token is decoded in its place.
+    told = await asyncio.to_thread(entries) if readings is not None else entries()
+    choices = [wording.choice(index, *pair) for index, pair in enumerate(zip(answers, told, strict=True))]
     tokens = sum(given.tokens for given in answers)
     data = {**wording.envelope(plan, choices), "usage": _usage(plan, tokens), "multimdm": _own(ticket, ends)}
     return JSONResponse(data)
 
 
-async def _chunks(ticket: Ticket, wording: Wording, usage: bool) -> AsyncIterator[str]:
+async def _chunks(
+    ticket: Ticket, wording: Wording, usage: bool, readings: Readings | None = None
+) -> AsyncIterator[str]:
     """Pieces of text as they are settled; of several answers, in turn."""
     plan, tokens, ends = ticket.plan, 0, []
     prefixes = [Prefix(plan.offer, slot, plan.stop, plan.settles) for slot in plan.slots]
+    told = [0] * len(prefixes)
+    """Tokens of each answer whose log-probabilities were sent."""
 
     def chunk(choice: dict[str, Any], **more: Any) -> str:
         return event({**wording.envelope(plan, [choice], chunk=True), **more})
+
+    def settled(index: int, ids: Sequence[int]) -> list[Entry] | None:
+        """Of tokens whose text has gone out, as far as they were not told."""
+        if readings is None:
+            return None
+        new = range(told[index], prefixes[index].covered)
+        told[index] = max(told[index], new.stop)
+        return readings.entries(index, ids, new)
 
     async with aclosing(ticket.events()) as events:
         if wording.chat:
@@ -98,16 +138,19 @@ async def _chunks(ticket: Ticket, wording: Wording, usage: bool) -> AsyncIterato
         async for happened in events:
             match happened:
                 case Stepped():
-                    index = happened.index
-                    if text := prefixes[index].grow(happened.after.tolist()):
-                        yield chunk(wording.delta(index, text))
+                    index, ids = happened.index, happened.after.tolist()
+                    if readings is not None:
+                        readings.add(happened)
+                    if text := prefixes[index].grow(ids):
+                        yield chunk(wording.delta(index, text, entries=settled(index, ids)))
                 case Finished(index, ids, _):
                     ends.append(happened)
                     given = answer(plan.offer, plan.slots[index], ids, plan.stop)
                     tokens += given.tokens
                     if text := prefixes[index].rest(given.text):
                         yield chunk(wording.delta(index, text))
-                    yield chunk(wording.delta(index, "", given.finish_reason))
+                    left = readings and readings.whole(index, ids, len(given.text), told[index])
+                    yield chunk(wording.delta(index, "", given.finish_reason, entries=left))
                 case Failed(message):
                     yield failure(message)
                     return

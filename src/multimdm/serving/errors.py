@@ -8,6 +8,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from multimdm.data.inert import inert
+
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _LONGEST_VALUE = 60
 
@@ -52,11 +54,24 @@ def install_error_handlers(app: FastAPI) -> None:
     async def http_error(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         headers = dict(error.headers) if error.headers else None
+        if error.status_code == 404:
+            return _no_such_path(request).as_response()
         return ApiError(error.status_code, str(error.detail), headers=headers).as_response()
 
     app.add_exception_handler(ApiError, api_error)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http_error)
+
+
+def _no_such_path(request: Request) -> ApiError:
+    """What there is instead: OpenAI has many more paths than this server."""
+    others = "/v1/completions, /v1/chat/completions, /v1/models and /v1/trace; /docs describes them"
+    return ApiError(404, f"there is no {request.method} {_short_path(request)} here; there are {others}")
+
+
+def _short_path(request: Request) -> str:
+    path = inert(request.url.path)
+    return path if len(path) <= _LONGEST_VALUE else f"{path[:_LONGEST_VALUE]}…"
 
 
 def _of_validation(error: RequestValidationError) -> ApiError:

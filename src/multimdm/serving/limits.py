@@ -21,6 +21,8 @@ class Limits:
     """Bytes of a request."""
     body_seconds: float | int = 20
     """Time in which a request must have arrived, and in which a client must take each piece of its answer."""
+    connections: int = 512
+    """Connections that may be open; one more takes the place of the one that has been idle for longest."""
 
     def check(self) -> None:
         """Raise a ValueError that names the option and its value."""

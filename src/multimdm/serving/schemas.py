@@ -15,8 +15,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (0, 0.0),
     "best_of": (1,),
     "echo": (False,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "logit_bias": ({},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
@@ -25,6 +23,24 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
 }
 """Fields of OpenAI's that this server does not have, with the values at which that makes no difference."""
+
+
+_OUR_WORDS = {
+    "max_new_tokens": "max_tokens",
+    "new_tokens": "max_tokens",
+    "gen_length": "max_tokens",
+    "max_length": "max_tokens",
+    "num_return_sequences": "n",
+    "num": "n",
+    "num_inference_steps": "steps",
+    "num_steps": "steps",
+    "order": "sampler",
+    "input": "prompt",
+    "text": "prompt",
+}
+"""Names that other interfaces, and our library, have for fields of this one."""
+MOST_ALTERNATIVES = 20
+"""Tokens that may be told beside each one that was chosen."""
 
 
 def _unicode(text: str) -> str:
@@ -37,6 +53,12 @@ def _unicode(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_unicode)]
+
+
+def _alternatives(name: str, value: int) -> int:
+    if not 0 <= value <= MOST_ALTERNATIVES:
+        raise ApiError(400, f"{name} must be from 0 to {MOST_ALTERNATIVES}; got {value}", name)
+    return value
 
 
 class StreamOptions(BaseModel):
@@ -73,6 +95,8 @@ class Drawing(BaseModel):
                 if not any(value == neutral and type(value) is type(neutral) for neutral in _NEUTRAL[name]):
                     raise ApiError(400, f"{name}: this server has no such thing; leave it out", name, "unsupported")
                 continue
+            if (word := _OUR_WORDS.get(name)) in type(self).model_fields:
+                raise ApiError(400, f"{name}: there is no such field; here it is {word}", name, "unknown_field")
             near = get_close_matches(name, type(self).model_fields, n=1)
             hint = f"did you mean {near[0]}?" if near else f"fields are {', '.join(type(self).model_fields)}"
             raise ApiError(400, f"{name}: there is no such field; {hint}", name, "unknown_field")
@@ -84,13 +108,18 @@ class Answering(Drawing):
     max_tokens: int | None = Field(None, description="Tokens to make; all there is room for unless given.")
     n: int | None = Field(None, description="Answers to each prompt; 1 unless given.")
     stop: Text | list[Text] | None = Field(None, description="The text ends before the first of these; at most four.")
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
+    stream: bool | None = Field(False, description="Send the text piece by piece, as server-sent events.")
+    stream_options: StreamOptions | None = Field(None, description="Whether a stream ends with what it cost.")
 
     @property
     def wanted_tokens(self) -> tuple[str, int | None]:
         """The field that tells how many tokens to make, and what it says."""
         return "max_tokens", self.max_tokens
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        """How many alternatives are to be told with the log-probability of each token; None without it."""
+        return None
 
 
 class CompletionRequest(Answering):
@@ -98,6 +127,15 @@ class CompletionRequest(Answering):
 
     prompt: Text | list[Text] | list[int] | list[list[int]] | None = Field(None, description="Text, ids, or several.")
     suffix: Text | None = Field(None, description="What comes after the answer: the middle is filled in.")
+    logprobs: int | Literal[False] | None = Field(
+        None,
+        description="Tell the log-probability of every token in the call that decided it, and of so many others there.",
+    )
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        """A number, 0 included."""
+        return None if self.logprobs is None or self.logprobs is False else _alternatives("logprobs", self.logprobs)
 
 
 class Part(BaseModel):
@@ -123,8 +161,16 @@ class Message(BaseModel):
 class ChatRequest(Answering):
     """POST /v1/chat/completions."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(
+        min_length=1,
+        description="What was said so far; written by the tokenizer's chat template if it has one, else one below "
+        "the other.",
+    )
     max_completion_tokens: int | None = Field(None, description="The newer name of max_tokens.")
+    logprobs: bool | None = Field(
+        None, description="Tell the log-probability of every token, in the call that decided it."
+    )
+    top_logprobs: int | None = Field(None, description="And of so many others there; needs logprobs.")
 
     @property
     def wanted_tokens(self) -> tuple[str, int | None]:
@@ -132,6 +178,14 @@ class ChatRequest(Answering):
         if self.max_completion_tokens is None:
             return super().wanted_tokens
         return "max_completion_tokens", self.max_completion_tokens
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        """A switch, and a number."""
+        most = _alternatives("top_logprobs", self.top_logprobs or 0)
+        if most and not self.logprobs:
+            raise ApiError(400, f"top_logprobs needs logprobs true; got {most} without it", "top_logprobs")
+        return most if self.logprobs else None
 
 
 class TraceRequest(Drawing):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import uvicorn
 from fastapi import FastAPI
 
+from multimdm.serving.connections import limited
+
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -63,7 +65,7 @@ def make_server(app: FastAPI, grace: int, quiet: bool = False) -> uvicorn.Server
         timeout_graceful_shutdown=grace,
         timeout_keep_alive=30,
         server_header=False,
-        http="h11",  # gives up on heads that stay unfinished beyond 64 KB
+        http=limited(app.state.service.limits),  # h11, which gives up on heads that stay unfinished beyond 64 KB
         ws="none",
     )
     return uvicorn.Server(config)

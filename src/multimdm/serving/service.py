@@ -16,7 +16,7 @@ from multimdm.serving.limits import Limits
 from multimdm.serving.metrics import Metrics
 from multimdm.serving.plans import Plan
 from multimdm.serving.schemas import Drawing
-from multimdm.serving.tickets import Failed, Finished, Ticket
+from multimdm.serving.tickets import Failed, Finished, Stepped, Ticket
 
 Asked = TypeVar("Asked", bound=Drawing)
 
@@ -60,9 +60,14 @@ class Service:
         except ShuttingDownError as error:
             raise ApiError(503, str(error), headers={"Retry-After": "5", "Connection": "close"}) from None
 
-    async def finished(self, ticket: Ticket, request: Request) -> list[Finished]:
-        """All sequences, in order. The work is dropped if the client leaves meanwhile."""
-        work, gone = asyncio.ensure_future(_ends(ticket)), asyncio.ensure_future(_left(request))
+    async def finished(
+        self, ticket: Ticket, request: Request, watch: Callable[[Stepped], None] = lambda _: None
+    ) -> list[Finished]:
+        """All sequences, in order. The work is dropped if the client leaves meanwhile.
+
+        Steps of a ticket that is watched are handed to `watch`.
+        """
+        work, gone = asyncio.ensure_future(_ends(ticket, watch)), asyncio.ensure_future(_left(request))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -74,12 +79,14 @@ class Service:
         raise ApiError(499, "the client left before the answer was made")
 
 
-async def _ends(ticket: Ticket) -> list[Finished]:
+async def _ends(ticket: Ticket, watch: Callable[[Stepped], None]) -> list[Finished]:
     ends: dict[int, Finished] = {}
     async with aclosing(ticket.events()) as events:
         async for event in events:
             if isinstance(event, Failed):
                 raise ApiError(500, event.message)
+            if isinstance(event, Stepped):
+                watch(event)
             if isinstance(event, Finished):
                 ends[event.index] = event
     return [ends[index] for index in sorted(ends)]

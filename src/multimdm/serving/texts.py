@@ -7,7 +7,7 @@ from typing import Literal
 from multimdm.serving.catalog import Offer
 from multimdm.serving.plans import Slot
 
-_HALF_A_CHARACTER = "�"
+HALF_A_CHARACTER = "�"
 """What a decoder makes of bytes that are not yet a character."""
 
 
@@ -25,7 +25,7 @@ def answer(offer: Offer, slot: Slot, ids: Sequence[int], stop: Sequence[str] = (
     """The made part of a sequence: up to its end mark and to the first stop text."""
     made = list(ids[slot.made])
     end = _end(offer, slot, made)
-    text = _after(offer, ids[: slot.made.start], made[:end])
+    text = text_after(offer, ids[: slot.made.start], made[:end])
     cut = _first(text, stop)
     ended = end < len(made) or cut < len(text)
     return Answer(text[:cut], "stop" if ended else "length", min(end + 1, len(made)))
@@ -42,6 +42,8 @@ class Prefix:
         self._offer, self._slot, self._stop = offer, slot, stop
         self._settles = settles
         self._sent = ""
+        self.covered = 0
+        """Tokens whose text has gone out, all of it."""
 
     def grow(self, ids: Sequence[int]) -> str:
         """What can be added now, given the states after a step."""
@@ -50,11 +52,14 @@ class Prefix:
         made = list(ids[self._slot.made])
         settled = next((i for i, state in enumerate(made) if state >= self._offer.process.vocab_size), len(made))
         made = made[: min(settled, _end(self._offer, self._slot, made[:settled]))]
-        text = _after(self._offer, ids[: self._slot.made.start], made)
+        text = text_after(self._offer, ids[: self._slot.made.start], made)
         cut = _first(text, self._stop)
         if cut == len(text):  # the beginning of a stop text may stand at the end
             cut -= max((_overlap(text, stop) for stop in self._stop), default=0)
-        return self._send(text[:cut].rstrip(_HALF_A_CHARACTER))
+        whole = text[:cut].rstrip(HALF_A_CHARACTER)
+        if whole == text:
+            self.covered = len(made)
+        return self._send(whole)
 
     def rest(self, whole: str) -> str:
         """What is missing when the answer is known."""
@@ -75,7 +80,7 @@ def _end(offer: Offer, slot: Slot, made: Sequence[int]) -> int:
     return next((place for place, token in enumerate(made) if token in offer.ends), len(made))
 
 
-def _after(offer: Offer, before: Sequence[int], made: Sequence[int]) -> str:
+def text_after(offer: Offer, before: Sequence[int], made: Sequence[int]) -> str:
     """The text that the made tokens add: decoded behind the prompt, since a first word may look different."""
     known = offer.tokenizer.vocab_size
     head, tail = ([token for token in part if token < known] for part in (before, made))

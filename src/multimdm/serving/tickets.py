@@ -29,7 +29,7 @@ class Stepped(NamedTuple):
     def of(cls, index: int, before: Draft, after: Draft, top: Top | None) -> "Stepped":
         """Copies in main memory: rows of a shared table keep all of it, and the event loop must not wait for a GPU."""
         if top is not None:
-            top = Top(_own(top.positions[: len(before.x)]), _own(top.ids), _own(top.probs))
+            top = Top(_own(top.positions[: len(before.x)]), _own(top.ids), _own(top.probs), _own(top.chosen))
         return cls(index, before.k, before.time, _own(before.x), _own(after.x), top)
 
 

@@ -1,7 +1,6 @@
 """The loop: every system is trained, validated, sampled and saved here."""
 
 import math
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -161,7 +160,7 @@ class _Run:
                 if self._due(self.log.sample_every):
                     self._sample()
                 if stopping:
-                    raise self._stopped()
+                    raise self._stopped(f"step {self.step}")
                 if self._due(self.log.checkpoint_every):
                     self._save()
             return self._finish()
@@ -179,7 +178,9 @@ class _Run:
         """One update of the weights; the terms of its loss in nats per token, and how many tokens there were."""
         if self.pairs is not None and self.pairs.due(self.step * self.train.batch_size):
             with self._timed("match"), self._averaged():
-                self.pairs.refresh(self.step * self.train.batch_size)
+                saved = self.pairs.refresh(self.step * self.train.batch_size)
+            if saved is not None:
+                raise self._stopped(saved)
         with self._timed("data"):
             batches = list(self._batches())
             tokens = sum(int(example.counted.sum()) for example, _ in batches)
@@ -223,7 +224,8 @@ class _Run:
             raise ValueError(f"{job.name} is to tie texts to masks, but its process is {process!r}")
         # The display comes later than the pairs, and is asked only when they are made.
         say = lambda text: self.display.say(text)  # noqa: E731
-        return quantile_pairs(job.quantiles, self.engine, process, job.source, self.seed, say)
+        asked = lambda: self.signals.asked  # noqa: E731
+        return quantile_pairs(job.quantiles, self.engine, process, job.source, self.seed, say, asked)
 
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""
@@ -344,13 +346,11 @@ class _Run:
                 if self.engine.is_main:
                     self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts)
 
-    def _stopped(self) -> BaseException:
+    def _stopped(self, saved: str) -> BaseException:
         """Leave once the main rank has saved: a launcher ends all ranks when the first one leaves."""
         self.engine.agree(self.step)
         self.display.close()
-        if self.engine.is_main:
-            print(f"{self.job.name}: saved step {self.step}; the same command goes on", file=sys.stderr, flush=True)
-        return self.signals.leaving()
+        return self.signals.leaving(f"{self.job.name}: saved {saved}" if self.engine.is_main else None)
 
     def _current_model(self) -> Model:
         weights = self.ema.average if self.ema is not None else self.engine.weights

@@ -16,8 +16,11 @@ class Pairs(Protocol):
         """Whether the text with this number has no noise yet."""
         ...
 
-    def refresh(self, first: int) -> None:
-        """Make the pairs from this text on. All ranks must call it, with the averaged weights in the network."""
+    def refresh(self, first: int) -> str | None:
+        """Make the pairs from this text on. All ranks must call it, with the averaged weights in the network.
+
+        None, or what was saved when the run was asked to stop before all were made.
+        """
         ...
 
     def train(self, first: int, num: int) -> tuple[Example, Tensor]:

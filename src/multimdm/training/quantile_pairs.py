@@ -49,8 +49,8 @@ class CellSource(Protocol):
         """Whether they can be asked for."""
         ...
 
-    def prepare(self) -> None:
-        """Make them ready. All ranks must call it."""
+    def prepare(self) -> str | None:
+        """Make them ready; None, or what was saved when the run was asked to stop. All ranks must call it."""
         ...
 
     def of(self, first: int, example: Example) -> Cells:
@@ -99,9 +99,9 @@ class QuantilePairs:
         """Whether cells are still to be computed."""
         return not self._cells.ready()
 
-    def refresh(self, first: int) -> None:
-        """Compute them. All ranks must call it."""
-        self._cells.prepare()
+    def refresh(self, first: int) -> str | None:
+        """Compute them, or as many as there is time for before the run is to stop. All ranks must call it."""
+        return self._cells.prepare()
 
     def train(self, first: int, num: int) -> tuple[Example, Int64[Tensor, "num L"]]:
         """The texts number first .. first + num - 1, and their noise."""
@@ -170,14 +170,20 @@ def masks_of(u: Float64[Tensor, "B L"], process: MultiMask) -> Int64[Tensor, "B 
 
 
 def quantile_pairs(
-    quantiles: Quantiles, engine: Engine, process: MultiMask, source: Source, seed: int, say: Say
+    quantiles: Quantiles,
+    engine: Engine,
+    process: MultiMask,
+    source: Source,
+    seed: int,
+    say: Say,
+    asked: Callable[[], bool] = lambda: False,
 ) -> QuantilePairs | WrittenPairs:
-    """What the settings ask for, on the device of the run."""
+    """What the settings ask for, on the device of the run. `asked` tells whether the run is to stop."""
     quantiles.teacher.to(engine.device)
     if quantiles.settings.texts == "teacher":
         return WrittenPairs(quantiles, engine, process, source, seed)
     if isinstance(source, PreparedSource):
-        cells = StoredCells(quantiles.teacher, quantiles.settings.order, quantiles.order, source, engine, say)
+        cells = StoredCells(quantiles.teacher, quantiles.settings.order, quantiles.order, source, engine, say, asked)
     else:
         cells = FreshCells(quantiles, source)
     return QuantilePairs(cells, process, source, seed)

@@ -32,8 +32,10 @@ class StoredCells:
         source: PreparedSource,
         engine: Engine,
         say: Callable[[str], None],
+        asked: Callable[[], bool] = lambda: False,
     ) -> None:
         self._teacher, self._source, self._engine, self._say = teacher, source, engine, say
+        self._asked = asked
         self._order: Order = order
         data = source.training
         whose = CellsOf(
@@ -52,12 +54,16 @@ class StoredCells:
         """Whether all parts are there."""
         return self._ready
 
-    def prepare(self) -> None:
-        """Compute the parts that are missing, each by one rank; say how long it will take. All ranks must call it."""
+    def prepare(self) -> str | None:
+        """Compute the parts that are missing, each by one rank; say how long it will take. All ranks must call it.
+
+        Asked to stop, a rank finishes its part; then it is told how many parts there are.
+        """
         # Agreed upon first: a rank that is ahead must not change what the others find missing.
         missing = self._engine.agree(self.files.missing())
         own = missing[self._engine.rank :: self._engine.ranks]
         begun = said = time.monotonic()
+        stopped = False
         for done, part in enumerate(own, start=1):
             rows = self.files.rows(part)
             example = self._source.training[rows.start : rows.stop]
@@ -69,8 +75,13 @@ class StoredCells:
                 parts = f"{done}/{len(own)} parts, {clock(left)} left"
                 self._say(f"cells of the texts, by teacher {self._teacher.name}: {parts}")
                 said = now
-        self._engine.sum(torch.zeros(1))  # wait for the others
-        self._ready = True
+            if self._asked() and done < len(own):
+                stopped = True
+                break
+        self._ready = int(self._engine.sum(torch.tensor(int(stopped)))) == 0  # also waits for the others
+        if self._ready:
+            return None
+        return f"{self.files.parts - len(self.files.missing())} of {self.files.parts} parts of the cells"
 
     def of(self, first: int, example: Example) -> Cells:
         """Of the sequences with these numbers in the run."""

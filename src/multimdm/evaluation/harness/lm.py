@@ -124,7 +124,7 @@ class MultiMDM(LM):
         return replace(self.answering, gen_length=max(lengths))
 
     def _text(self, ids: list[int], until: list[str]) -> str:
-        (text,) = answers_of(self.tokens, torch.tensor([ids]))
+        (text,) = answers_of(self.tokens, [ids])
         return text[: min((text.find(word) for word in until if word in text), default=len(text))]
 
     def _encode(self, text: str) -> list[int]:

@@ -3,8 +3,9 @@
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from multimdm.evaluation.harness.benchmarks import BENCHMARKS, TASKS_DIRECTORY, 
 from multimdm.evaluation.harness.lm import MultiMDM
 from multimdm.evaluation.harness.scores import Score, Scored
 from multimdm.evaluation.settings import label_of
+from multimdm.evaluation.stops import leave_if_asked, measuring_listener
 from multimdm.evaluation.store import Store
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.answers import Answering
@@ -95,10 +97,11 @@ def run_plan(
     labels = [label_of(path) for path in checkpoints]
     require(len(set(labels)) == len(labels), f"models must have different names; got {', '.join(labels)}")
     found: list[Scored] = []
-    for path, label in zip(checkpoints, labels, strict=True):
-        fingerprint, loaded = fingerprint_of_checkpoint(local_directory(path)), _Late(path, device, precision, base)
-        for name in plan.tasks:
-            for tps in plan.tps:
+    total = len(checkpoints) * len(plan.tasks) * len(plan.tps)
+    with measuring_listener() if store.lasting else nullcontext() as listener:
+        for path, label in zip(checkpoints, labels, strict=True):
+            fingerprint, loaded = fingerprint_of_checkpoint(local_directory(path)), _Late(path, device, precision, base)
+            for name, tps in product(plan.tasks, plan.tps):
                 report(f"{label}: {name} at {tps} tokens per step")
                 score = store.remembered(
                     Score,
@@ -107,6 +110,8 @@ def run_plan(
                 )
                 task = BENCHMARKS[name].label if name in BENCHMARKS else name
                 found.append(Scored(task, label, tps, score))
+                if listener is not None:
+                    leave_if_asked(listener, len(found), total)
     return found
 
 
