@@ -1,6 +1,7 @@
 """A loop in the way of diffusers draws what our own sampler draws, bit for bit, with K network calls for K steps."""
 
 import inspect
+from typing import Any
 
 import pytest
 import torch
@@ -49,7 +50,7 @@ def looped(scheduler: ProcessScheduler, network, steps: int | None, generator, g
     else:
         scheduler.set_timesteps(steps, device="cpu")
     sample = scheduler.prior((B, L), generator)
-    if given is not None:
+    if given is not None and prompt is not None:
         sample = torch.where(prompt, given, sample)
     for t in scheduler.timesteps:
         logits = network(scheduler.scale_model_input(sample, t), t)
@@ -172,11 +173,12 @@ def test_wrong_calls_are_named():
     x, logits = torch.full((1, 2), V), torch.zeros(1, 2, V)
     with pytest.raises(ValueError, match="call set_timesteps first"):
         scheduler.step(logits, 1.0, x)
-    for arguments, message in (
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"num_inference_steps": 0}, "steps must be an integer of at least 1; got 0"),
         ({"timesteps": [0.9, 0.5]}, "grid must fall from 1 to 0"),
         ({"timesteps": [1.0, 0.5], "num_inference_steps": 3}, "steps must be 2"),
-    ):
+    )
+    for arguments, message in wrong:
         with pytest.raises(ValueError, match=message):
             scheduler.set_timesteps(**arguments)
     scheduler.set_timesteps(4)

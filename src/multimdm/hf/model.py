@@ -127,7 +127,7 @@ class MultiMDMModel(PreTrainedModel):
         logits = self._logits(input_ids, None if attention_mask is None else attention_mask.bool(), t)
         return (logits,) if return_dict is False else MaskedLMOutput(logits=logits)
 
-    def _logits(self, input_ids: Tensor, valid: Tensor | None, t: float | Tensor | None) -> Tensor:
+    def _logits(self, input_ids: Tensor, valid: Tensor | None, t: float | Tensor | None) -> Any:
         process = self.model.process
         if process is None:
             return self.network(shift_right(input_ids, self.config.vocab_size), valid=valid)

@@ -7,6 +7,7 @@ within (0, 1], and temperature, top-p and top-k belong to the scheduler. Nothing
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Literal, overload
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -93,6 +94,29 @@ class ProcessScheduler:
     def scale_model_input(self, sample: Tensor, timestep: Time | None = None) -> Tensor:
         """The sample as it is: pipelines ask for this."""
         return sample
+
+    @overload
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: float | Tensor,
+        sample: Tensor,
+        generator: Generator = None,
+        prompt_mask: Tensor | None = None,
+        return_dict: Literal[True] = True,
+    ) -> SchedulerOutput: ...
+
+    @overload
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: float | Tensor,
+        sample: Tensor,
+        generator: Generator = None,
+        prompt_mask: Tensor | None = None,
+        *,
+        return_dict: Literal[False],
+    ) -> tuple[Tensor, ...]: ...
 
     @torch.no_grad()
     def step(

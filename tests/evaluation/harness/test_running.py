@@ -14,18 +14,18 @@ from support.addition import sums, write_task
 from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
 
 
-def test_two_models_at_three_speeds_and_nothing_twice(tmp_path, monkeypatch):
+def test_two_models_at_four_speeds_and_nothing_twice(tmp_path, monkeypatch):
     paths = [
         str(write_llada(tmp_path / name, tiny_llada(seed), chat_tokenizer())) for name, seed in (("one", 0), ("two", 1))
     ]
-    include = write_task(tmp_path / "tasks", sums(6, 0), 4)
-    plan = HarnessPlan(("addition",), tps=(1, 2, 4), include=str(include), limit=5)
+    include = write_task(tmp_path / "tasks", sums(6, 0), 8)
+    plan = HarnessPlan(("addition",), include=str(include), limit=5)
     scores = run_plan(plan, paths, Store(tmp_path / "results"))
     assert [(s.model, s.tps, s.score.calls) for s in scores] == [
-        (name, tps, 4 // tps) for name in ("one", "two") for tps in (1, 2, 4)
+        (name, tps, 8 // tps) for name in ("one", "two") for tps in (1, 2, 4, 8)
     ]
     assert {s.score.items for s in scores} == {5}
-    assert all(0 <= s.score.tokens <= 20 for s in scores)
+    assert max(s.score.tokens for s in scores) > 0
     assert all(s.score.tokens_per_forward <= s.tps for s in scores), "at most what is made"
     monkeypatch.setattr(running, "measure_task", lambda *_: pytest.fail("it is measured again"))
     assert run_plan(plan, paths, Store(tmp_path / "results")) == scores
