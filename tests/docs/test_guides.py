@@ -50,7 +50,7 @@ BEFORE = {
 """What a guide takes for granted."""
 NUMBER = {
     "adaptation": 9,
-    "data": 9,
+    "data": 12,
     "distillation": 2,
     "evaluation": 8,
     "method": 1,
@@ -86,6 +86,8 @@ def workplace(tmp_path, monkeypatch):
         lines = "\n".join(f"This is line {n} of a {name}.\n" for n in range(150))
         Path(f"{name}.txt").write_text(lines, encoding="utf-8")
     Path("diary.txt").write_text("\n<|endoftext|>\n".join(f"Day {n}.\nIt rained." for n in range(40)), encoding="utf-8")
+    pairs = ({"prompt": f"How tall is tower {n}?", "answer": f"{n} feet"} for n in range(60))
+    Path("questions.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf-8")
     Path("parts").mkdir()
     with gzip.open("parts/one.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps({"body": f"Note {n} says little."}) + "\n" for n in range(150))
@@ -109,7 +111,7 @@ def test_its_commands_run(guide, workplace):
 
 def check_sources(words: list[str]) -> None:
     """All that a command names is in the data: an option that is dropped in silence loses half of them."""
-    named = {word.rpartition(":")[2] for word in words if re.search(r"\.(txt|jsonl\.gz)$|^parts/", word)}
+    named = {word.rpartition(":")[2] for word in words if re.search(r"\.(txt|jsonl(\.gz)?)$|^parts/", word)}
     out = Path(words[words.index("--out") + 1])
     manifest = json.loads(next(path for path in sorted(out.rglob("manifest.json"))).read_text(encoding="utf-8"))
     assert {source["name"] for source in manifest["sources"]} == named, words

@@ -20,7 +20,7 @@ def test_commands_and_snippets(tmp_path, monkeypatch, capsys):
     lines = re.findall(r"^multimdm (.*)$", TEXT, flags=re.MULTILINE)
     assert [line.split()[0] for line in lines] == ["evaluate", "push", "push", "card"]
     snippets = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
-    assert len(snippets) == 4
+    assert len(snippets) == 5
     with hub_stand_in(monkeypatch, tmp_path / "cache") as hub:
         for line in lines:
             words = shlex.split(line.replace("--steps 4 8 16", "--steps 1 --num 2"))
@@ -32,4 +32,5 @@ def test_commands_and_snippets(tmp_path, monkeypatch, capsys):
             exec(snippet, names)
     assert set(hub.repositories["me/tales"].branches) == {"main", "dev"}
     assert Path("runs/half/model.safetensors").exists()
+    assert names["sample"].shape == (2, 48)
     assert "Lily raced to the harbor" in capsys.readouterr().out

@@ -131,6 +131,28 @@ def test_on_the_hub(monkeypatch, tmp_path):
         assert AutoTokenizer.from_pretrained("org/name").vocab_size == 404
 
 
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the Hub's client
+@pytest.mark.parametrize("name", ["many masks", "kept noise", "own assignment"])
+def test_the_whole_round_is_byte_equal(name, monkeypatch, tmp_path):
+    """Ours, the Hub, transformers, the Hub again, ours."""
+    with hub_stand_in(monkeypatch, tmp_path / "cache") as hub:
+        model = MODELS[name]()
+        model.save(tmp_path / "ours")
+        model.push_to_hub("one/name")
+        fetched = AutoModel.from_pretrained("one/name")
+        fetched.save_pretrained(tmp_path / "theirs")
+        fetched.push_to_hub("two/name")
+        multimdm.load("two/name").save(tmp_path / "again")
+        for place in ("theirs", "again"):
+            assert contents(tmp_path / place) == contents(tmp_path / "ours")
+        one, two = (hub.repositories[repo].files("main") for repo in ("one/name", "two/name"))
+        assert one is not None
+        assert two is not None
+        card = one.pop("README.md").replace(b"one/name", b"two/name")
+        assert two.pop("README.md") == card
+        assert one == two == contents(tmp_path / "ours")
+
+
 def test_llada_without_foreign_code(tmp_path):
     write_llada(tmp_path / "published", tiny_llada(), chat_tokenizer(), auto_map={"AutoModel": "modeling_llada.LLaDA"})
     model = AutoModel.from_pretrained(tmp_path / "published")

@@ -1,5 +1,6 @@
 """`generate` and `forward` as users of transformers know them."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -50,6 +51,53 @@ def test_a_script_by_the_habits_of_transformers(tmp_path):
     assert torch.equal(same, outputs)
     with torch.inference_mode():
         assert again(**inputs).logits.shape == (2, 5, 404)
+
+
+def test_more_habits(tmp_path):
+    """Casts, devices, copies and the other names of things."""
+    tales_model().save(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    model = AutoModel.from_pretrained(tmp_path / "model", trust_remote_code=True, low_cpu_mem_usage=True)
+    input_ids = tokenizer("Lily raced to the harbor", return_tensors="pt").input_ids.to(model.device)
+    options: dict[str, Any] = {"max_new_tokens": 4, "steps": 2, "seed": 0}
+    wanted = model.generate(input_ids, **options)
+    assert torch.equal(model.generate(inputs=input_ids, streamer=None, use_cache=True, **options), wanted)
+    with pytest.raises(ValueError, match="give input_ids or inputs"):
+        model.generate(input_ids, inputs=input_ids, **options)
+    assert torch.equal(copy.deepcopy(model).generate(input_ids, **options), wanted)
+    assert model.train().training
+    assert not model.eval().training
+    assert (model.half().dtype, model.device.type) == (torch.float16, "cpu")
+    assert model.generate(input_ids, **options).shape == wanted.shape
+    assert model.to("cpu", dtype=torch.float32).dtype == torch.float32
+    with torch.no_grad():
+        logits = model(input_ids).logits
+        assert torch.equal(model(input_ids, return_dict=False)[0], logits)
+        assert torch.equal(model(input_ids)[0], logits)
+    with pytest.raises(ValueError, match="labels must be left out"):
+        model(input_ids, labels=input_ids)
+    model.save_pretrained(tmp_path / "saved", safe_serialization=True, max_shard_size="5GB")
+    again = AutoModel.from_pretrained(tmp_path / "saved", dtype=torch.float16).float()
+    assert again.load_state_dict(model.state_dict()).missing_keys == []
+    assert torch.equal(again(input_ids).logits, logits)
+
+
+def test_an_end_that_is_named_ends_texts():
+    hf, ids = held(), torch.tensor([[1, 2, 3], [4, 3, 5]])
+    options: dict[str, Any] = {"max_new_tokens": 8, "steps": 3, "seed": 1, "num_return_sequences": 20}
+    whole = hf.generate(ids, **options)
+    for ends, pad in ((3, None), ([3, 7], 9)):
+        made = hf.generate(ids, eos_token_id=ends, pad_token_id=pad, **options)
+        named = {ends} if isinstance(ends, int) else set(ends)
+        cut = 0
+        for row, before in zip(made.tolist(), whole.tolist(), strict=True):
+            first = next((n for n in range(3, 11) if before[n] in named), 10)  # those of the prompt end nothing
+            assert row == before[: first + 1] + [3 if pad is None else pad] * (10 - first)
+            cut += first < 10
+        assert cut > 0
+    assert torch.equal(hf.generate(ids, pad_token_id=9, **options), whole)
+    for row in hf.generate(eos_token_id=3, **options).tolist():
+        assert 3 not in row or set(row[row.index(3) :]) == {3}
 
 
 def test_pipelines(tmp_path):

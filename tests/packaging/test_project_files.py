@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,20 @@ def test_its_commands_are_shell_and_its_stages_exist():
     extras = re.findall(r"\$\{wheel\}\[([\w,]+)\]", joined)[0].split(",")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert all(re.search(rf"^{extra} = \[", project, flags=re.MULTILINE) for extra in extras)
+
+
+def test_extras_that_anyone_is_told_to_install_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
+    named = [
+        (path, extra)
+        for path in texts
+        for extras in re.findall(r"pip install [^\n`]*?(?:multimdm|\.)\[([\w,]+)\]", path.read_text(encoding="utf-8"))
+        for extra in extras.split(",")
+    ]
+    assert len(named) > 10
+    assert {extra for _, extra in named} <= set(project["optional-dependencies"])
+    assert {extra for path, extra in named if path.name == "README.md"}
 
 
 def test_hooks_are_tools_of_the_project():

@@ -19,8 +19,9 @@ class Options:
     Example: multimdm evaluate --harness models/LLaDA-8B-Base runs/llada-8b-multimask/model --tasks math500 gsm8k
     --data benchmarks/ --out runs/table
 
-    Prints the table of Tab. (llada): per cent of items answered rightly, with binomial 95% intervals and the number of
-    items. With --out, results.json and table.md are written there, and what is finished is not computed again.
+    Prints the table of Tab. (llada): per cent of items answered rightly, with binomial 95% intervals, the number of
+    items, network calls and tokens per call, and accuracy under parallelism. With --out, results.json and table.md are
+    written there, and what is finished is not computed again.
     """
 
     checkpoints: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT ...")]
@@ -29,7 +30,7 @@ class Options:
     """Use lm-evaluation-harness."""
     tasks: tuple[str, ...] = ("math500", "gsm8k")
     """math500, gsm8k, humaneval, mbpp; with --include also tasks of your own."""
-    tps: tuple[int, ...] = (1, 2, 4)
+    tps: tuple[int, ...] = (1, 2, 4, 8)
     """Tokens per step: an answer of L tokens takes L / TPS network calls."""
     gen_length: int | None = None
     """New tokens per answer; what each task asks for unless given (256 or 512)."""

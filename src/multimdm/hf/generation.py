@@ -15,8 +15,8 @@ from multimdm.process.checks import check_integer, require
 
 _SHARED = ("max_new_tokens", "max_length", "num_return_sequences", "do_sample", "temperature", "top_p", "top_k")
 """What a GenerationConfig can say to us."""
-_IDLE = ("token_type_ids", "pad_token_id", "use_cache")
-"""What callers pass by habit, and what changes nothing here: there is no cache, and nothing is padded."""
+_IDLE = ("token_type_ids", "bos_token_id", "use_cache")
+"""What callers pass by habit, and what changes nothing here: there is no cache, and prompts are as they are given."""
 
 
 def generate(
@@ -28,8 +28,10 @@ def generate(
 ) -> Int64[Tensor, "rows length"]:
     """The given ids, followed by new ones; rows of one prompt stay together, as in transformers."""
     options = {**_said_by(generation_config), **options}
-    for name in _IDLE:
-        options.pop(name, None)
+    # What is None is not said, here as there: `streamer=None` is no wish.
+    options = {name: value for name, value in options.items() if value is not None and name not in _IDLE}
+    input_ids = _either(input_ids, options.pop("inputs", None))
+    end, pad = options.pop("eos_token_id", None), options.pop("pad_token_id", None)
     num = check_integer("num_return_sequences", options.pop("num_return_sequences", 1), 1)
     if options.pop("do_sample", None) is False:
         options["temperature"] = 0
@@ -40,11 +42,29 @@ def generate(
     new = _new_tokens(model, input_ids, attention_mask, options, longest)
     sampling, run = settings_of(**options)
     if input_ids is None:
-        return fill(model, empty_canvas(num, new), sampling, run).ids
+        return _ended(fill(model, empty_canvas(num, new), sampling, run).ids, 0, end, pad)
     prompts = [prompt for prompt in _prompts(input_ids, attention_mask) for _ in range(num)]
     canvas = _with_gaps(prompts_canvas(prompts, new, longest, "max_new_tokens"), model.network.config.vocab_size)
     ids = fill(model, canvas, sampling, run).ids
-    return _put_back(input_ids.repeat_interleave(num, 0), attention_mask, num, ids, prompts, new)
+    made = _put_back(input_ids.repeat_interleave(num, 0), attention_mask, num, ids, prompts, new)
+    return _ended(made, input_ids.shape[1], end, pad)
+
+
+def _either(input_ids: Tensor | None, inputs: Tensor | None) -> Tensor | None:
+    """Prompts, by either of the names that they have there."""
+    require(input_ids is None or inputs is None, "give input_ids or inputs, which mean the same, not both")
+    return inputs if input_ids is None else input_ids
+
+
+def _ended(ids: Tensor, given: int, ends: int | list[int] | None, pad: int | None) -> Tensor:
+    """With padding behind the first end among the new tokens, if an end is named; the end itself pads unless told."""
+    if ends is None:
+        return ids
+    ends = [ends] if isinstance(ends, int) else list(ends)
+    ended = torch.isin(ids[:, given:], torch.tensor(ends, device=ids.device)).long()
+    behind = ended.cumsum(1) - ended > 0
+    padded = ids[:, given:].masked_fill(behind, ends[0] if pad is None else pad)
+    return torch.cat([ids[:, :given], padded], 1)
 
 
 def _said_by(config: GenerationConfig | None) -> dict[str, Any]:

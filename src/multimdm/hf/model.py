@@ -114,16 +114,23 @@ class MultiMDMModel(PreTrainedModel):
         input_ids: Int64[Tensor, "B L"],
         attention_mask: Tensor | None = None,
         t: float | Tensor | None = None,
+        labels: Tensor | None = None,
+        return_dict: bool | None = None,
         **_: Any,
-    ) -> MaskedLMOutput:
+    ) -> MaskedLMOutput | tuple[Tensor]:
         """Logits [B, L, V] of the clean tokens, position by position; masks are the ids from V on.
 
         `t` is the time of the process; unless given, that at which as many positions are masked as here. Of an
         autoregressive model the logits at l are for token l, given those before it.
         """
-        process, valid = self.model.process, None if attention_mask is None else attention_mask.bool()
+        require(labels is None, "labels must be left out: there is no loss here; models are trained by recipes")
+        logits = self._logits(input_ids, None if attention_mask is None else attention_mask.bool(), t)
+        return (logits,) if return_dict is False else MaskedLMOutput(logits=logits)
+
+    def _logits(self, input_ids: Tensor, valid: Tensor | None, t: float | Tensor | None) -> Any:
+        process = self.model.process
         if process is None:
-            return MaskedLMOutput(logits=self.network(shift_right(input_ids, self.config.vocab_size), valid=valid))
+            return self.network(shift_right(input_ids, self.config.vocab_size), valid=valid)
         require(
             not (isinstance(process, MultiMask) and process.noise_shown),
             "a model that is shown its noise predicts nothing without it; use generate",
@@ -133,7 +140,7 @@ class MultiMDMModel(PreTrainedModel):
             share = (process.active(input_ids) & there).sum(1) / there.sum(1).clamp_min(1)
             t = time_of_share(process.schedule, share)
         require(t is not None, "t must be given: this process has no masks by which a text shows its time")
-        return MaskedLMOutput(logits=self.network(input_ids, t, valid=valid))
+        return self.network(input_ids, t, valid=valid)
 
     @torch.no_grad()
     def generate(

@@ -1,4 +1,4 @@
-"""Tab. (llada): tasks and models by tokens per step, with intervals and numbers of items."""
+"""Tab. (llada): tasks and models by tokens per step, with intervals, numbers of items and what speed costs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,20 +8,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from multimdm.evaluation.harness.scores import Scored
+from multimdm.evaluation.harness.scores import Scored, under_parallelism
 from multimdm.report.formats import INTERVAL, NOTHING, interval_text
 from multimdm.report.markdown import markdown_table
 
-NOTE = f"Per cent of items answered rightly, {INTERVAL} (Wilson, binomial) in brackets; n items; c network calls each."
+NOTE = (
+    f"Per cent of items answered rightly, {INTERVAL} (Wilson, binomial) in brackets; n items; c network calls each; "
+    "t tokens of answers per call. AUP: accuracy under parallelism (d3LLM), the area below accuracy against t, where "
+    "accuracy below the best of the task counts less and what falls by more than 5 points does not count."
+)
 
 
 def markdown(scores: Sequence[Scored]) -> str:
     """The table for a page."""
     steps = _steps(scores)
     rows = [
-        [task, model, *(" ".join(_cell(scores, task, model, tps)) for tps in steps)] for task, model in _rows(scores)
+        [task, model, *(" ".join(_cell(scores, task, model, tps)) for tps in steps), _area(scores, task, model)]
+        for task, model in _rows(scores)
     ]
-    lines = markdown_table(["task", "model", *(f"TPS {tps}" for tps in steps)], rows)
+    lines = markdown_table(["task", "model", *(f"TPS {tps}" for tps in steps), "AUP"], rows)
     return "\n".join([*lines, "", NOTE, ""])
 
 
@@ -29,17 +34,19 @@ def print_scores(scores: Sequence[Scored]) -> None:
     """The table for a terminal."""
     console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in ("task", "model", *(f"TPS {tps}" for tps in _steps(scores))):
-        table.add_column(name, justify="right" if name.startswith("TPS") else "left")
+    for name in ("task", "model", *(f"TPS {tps}" for tps in _steps(scores)), "AUP"):
+        table.add_column(name, justify="left" if name in ("task", "model") else "right")
     for task, model in _rows(scores):
         cells = (_cell(scores, task, model, tps) for tps in _steps(scores))
-        table.add_row(task, model, *(Text.assemble(value, ("\n" + rest, "dim")) for value, rest in cells))
+        shares = (Text.assemble(value, ("\n" + rest, "dim")) for value, rest in cells)
+        table.add_row(task, model, *shares, _area(scores, task, model))
     console.print(table)
     console.print(Text(NOTE, style="dim"))
 
 
 def as_data(scores: Sequence[Scored]) -> list[dict[str, Any]]:
     """For results.json."""
+    areas = under_parallelism(scores)
     return [
         {
             "task": one.task,
@@ -52,6 +59,8 @@ def as_data(scores: Sequence[Scored]) -> list[dict[str, Any]]:
             "items": one.score.items,
             "gen_length": one.score.gen_length,
             "network_calls": one.score.calls,
+            "tokens_per_forward": one.score.tokens_per_forward,
+            "accuracy_under_parallelism": areas.get((one.task, one.model)),
         }
         for one in scores
     ]
@@ -72,7 +81,13 @@ def _cell(scores: Sequence[Scored], task: str, model: str, tps: int) -> tuple[st
     if found is None:
         return NOTHING, ""
     interval = interval_text(found.share, per_cent)
-    return per_cent(found.share.value), f"{interval} n={found.items} c={found.calls}".strip()
+    cost = f"n={found.items} c={found.calls} t={found.tokens_per_forward:.2f}"
+    return per_cent(found.share.value), f"{interval} {cost}".strip()
+
+
+def _area(scores: Sequence[Scored], task: str, model: str) -> str:
+    area = under_parallelism(scores).get((task, model))
+    return NOTHING if area is None else f"{area:.1f}"
 
 
 def per_cent(share: float | int) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from multimdm.samplers.left_to_right import LeftToRight
     from multimdm.samplers.loop import Generated, Moved, Step, generate
     from multimdm.samplers.rewrite import Rewrite
+    from multimdm.samplers.scheduler import ProcessScheduler, SchedulerOutput
     from multimdm.samplers.settings import Sampling
     from multimdm.samplers.trace import Trace
 
@@ -28,9 +29,11 @@ __all__ = [
     "Generated",
     "LeftToRight",
     "Moved",
+    "ProcessScheduler",
     "Rewrite",
     "Sampling",
     "SamplingAdvice",
+    "SchedulerOutput",
     "Step",
     "Trace",
     "draw_clean",
@@ -53,9 +56,11 @@ __getattr__ = on_demand(
         "Generated": "loop",
         "LeftToRight": "left_to_right",
         "Moved": "loop",
+        "ProcessScheduler": "scheduler",
         "Rewrite": "rewrite",
         "Sampling": "settings",
         "SamplingAdvice": "advice",
+        "SchedulerOutput": "scheduler",
         "Step": "loop",
         "Trace": "trace",
         "draw_clean": "clean",

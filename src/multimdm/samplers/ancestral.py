@@ -39,12 +39,15 @@ class Ancestral:
         """Whether visible tokens may be masked again."""
         return self.corrector > 0
 
+    def choice_at(self, k: int) -> Choice:
+        """How step k chooses clean tokens."""
+        last = k == self.num_steps - 1
+        return replace(self.choice, greedy=True) if last and self.greedy_last else self.choice
+
     def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
         """From t_{K-k} to the next time."""
         t, s = self.grid[k], self.grid[k + 1]
-        last = k == self.num_steps - 1
-        choice = replace(self.choice, greedy=True) if last and self.greedy_last else self.choice
-        clean = draw_clean(network, process, batch, t, choice).clean
+        clean = draw_clean(network, process, batch, t, self.choice_at(k)).clean
         if self.revises:
             refuse_tied(process, "a corrector")
             sigma = min(float(self.corrector), most_remasked(process, s, t))

@@ -224,13 +224,18 @@ def draw_clean(
     return question.answer(*(result if isinstance(result, tuple) else (result,)))
 
 
+def law_of_choice(
+    process: Process, choice: Choice, logits: Float[Tensor, "n V"], x_t: Int64[Tensor, " n"], t: Time
+) -> Float[Tensor, "n V"]:
+    """The law that a clean token is drawn from, up to a factor per row, at a temperature above 0."""
+    if choice.on == "posterior":
+        return choice.weights(process.posterior_logits(logits, x_t, t))
+    return process.posterior_weights(choice.weights(logits), x_t, t)
+
+
 def _choose(process: Process, choice: Choice, logits: Tensor, x_t: Tensor, t: Time, u: Tensor | None) -> Tensor:
     """One clean token per row of logits."""
-    if choice.on == "posterior":
-        logits = process.posterior_logits(logits, x_t, t)
     if choice.temperature == 0:  # a point mass is its own posterior
-        return logits.argmax(-1)
-    weights = choice.weights(logits)
-    if choice.on == "prediction":
-        weights = process.posterior_weights(weights, x_t, t)
+        return (process.posterior_logits(logits, x_t, t) if choice.on == "posterior" else logits).argmax(-1)
+    weights = law_of_choice(process, choice, logits, x_t, t)
     return weights.argmax(-1) if u is None else invert_cdf(weights, u)

@@ -39,14 +39,16 @@ def test_answers_are_those_of_the_pipeline_in_any_batch_size():
     model, prompts = tiny_model(), ["1+1=", "abc", "12+3=", "q"]
     settings = Answering(gen_length=8, temperature=0.7, tps=2)
     made = answer(model, [chat_tokenizer().encode(p) for p in prompts], settings, Run(seed=3))
-    expected = []
+    expected, written = [], 0
     for ids in made.ids:
         stop = next((n for n, token in enumerate(ids) if token in (1, 2)), len(ids))
         expected.append(chat_tokenizer().decode([token for token in ids[:stop] if token < 36]))
+        written += max((n + 1 for n in range(stop) if ids[n] < 36 and chat_tokenizer().decode([ids[n]])), default=0)
     for size in (1, 3, 4):
         lm = MultiMDM(model, gen_length=8, temperature=0.7, tps=2, seed=3, batch_size=size)
         assert lm.generate_until(asked(*prompts), disable_tqdm=True) == expected
         assert (lm.calls, lm.gen_length) == (4, 8)
+        assert lm.tokens_told == written
 
 
 def test_stop_words_and_ends_cut_an_answer():
@@ -55,6 +57,10 @@ def test_stop_words_and_ends_cut_an_answer():
     assert lm._text([5, 6, 7, 2, 8], []) == chat_tokenizer().decode([5, 6, 7])
     text = chat_tokenizer().decode([5, 6, 7, 8])
     assert lm._text([5, 6, 7, 8], [text[2], text[3]]) == text[:2]
+    assert lm._tokens_of([5, 6, 7, 8], text[:2]) == 2
+    assert lm._tokens_of([5, 6, 7, 8], text) == 4
+    assert lm._tokens_of([5, 6, 7, 1, 8], text[:3]) == 3, "the end, and what follows it, is no part of an answer"
+    assert lm._tokens_of([1, 5], "") == 0
 
 
 def test_the_task_says_how_long_answers_are_unless_told():

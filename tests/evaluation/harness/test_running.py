@@ -14,17 +14,19 @@ from support.addition import sums, write_task
 from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
 
 
-def test_two_models_at_three_speeds_and_nothing_twice(tmp_path, monkeypatch):
+def test_two_models_at_four_speeds_and_nothing_twice(tmp_path, monkeypatch):
     paths = [
         str(write_llada(tmp_path / name, tiny_llada(seed), chat_tokenizer())) for name, seed in (("one", 0), ("two", 1))
     ]
-    include = write_task(tmp_path / "tasks", sums(6, 0), 4)
+    include = write_task(tmp_path / "tasks", sums(6, 0), 8)
     plan = HarnessPlan(("addition",), include=str(include), limit=5)
     scores = run_plan(plan, paths, Store(tmp_path / "results"))
     assert [(s.model, s.tps, s.score.calls) for s in scores] == [
-        (name, tps, 4 // tps) for name in ("one", "two") for tps in (1, 2, 4)
+        (name, tps, 8 // tps) for name in ("one", "two") for tps in (1, 2, 4, 8)
     ]
     assert {s.score.items for s in scores} == {5}
+    assert max(s.score.tokens for s in scores) > 0
+    assert all(s.score.tokens_per_forward <= s.tps for s in scores), "at most what is made"
     monkeypatch.setattr(running, "measure_task", lambda *_: pytest.fail("it is measured again"))
     assert run_plan(plan, paths, Store(tmp_path / "results")) == scores
     with pytest.raises(pytest.fail.Exception, match="it is measured again"):  # other weights may answer otherwise
@@ -51,8 +53,8 @@ def test_prompts_as_conversations(tmp_path, monkeypatch):
         run_plan(plan, [str(tmp_path / "plain")], Store())
 
 
-def score(right: int, items: int = 20, calls: int = 8) -> Score:
-    return Score.of([True] * right + [False] * (items - right), 8, calls)
+def score(right: int, items: int = 20, calls: int = 8, tokens: int = 160) -> Score:
+    return Score.of([True] * right + [False] * (items - right), 8, calls, tokens)
 
 
 def test_intervals_are_binomial():
@@ -68,16 +70,21 @@ def test_intervals_are_binomial():
 def test_the_table(capsys):
     scores = [
         Scored("GSM8K", "base", 1, score(10)),
-        Scored("GSM8K", "base", 2, score(5, calls=4)),
+        Scored("GSM8K", "base", 2, score(9, calls=4, tokens=120)),
         Scored("GSM8K", "adapted", 1, score(11)),
     ]
     lines = markdown(scores).splitlines()
-    assert lines[0] == "| task | model | TPS 1 | TPS 2 |"
-    assert lines[2] == "| GSM8K | base | 50.0 [29.9, 70.1] n=20 c=8 | 25.0 [11.2, 46.9] n=20 c=4 |"
-    assert lines[3].endswith("| –  |")
+    assert lines[0] == "| task | model | TPS 1 | TPS 2 | AUP |"
+    # w(50) 50 = 50 exp(-3 * 5 / 55) = 38.065, w(45) 45 = 45 exp(-3 * 10 / 55) = 26.082, from t = 1 to 1.5
+    wanted = "50.0 [29.9, 70.1] n=20 c=8 t=1.00 | 45.0 [25.8, 65.8] n=20 c=4 t=1.50 | 66.0 |"
+    assert lines[2] == f"| GSM8K | base | {wanted}"
+    assert lines[3].endswith("| –  | – |"), "one speed has no curve"
     print_scores(scores)
-    assert "50.0" in capsys.readouterr().out
-    assert json.loads(json.dumps(as_data(scores)))[0]["right"] == 10
+    assert "66.0" in capsys.readouterr().out
+    first, _, last = json.loads(json.dumps(as_data(scores)))
+    assert (first["right"], first["tokens_per_forward"]) == (10, 1.0)
+    assert first["accuracy_under_parallelism"] == pytest.approx(50 + 0.25 * (38.0653 + 26.0819), abs=1e-3)
+    assert last["accuracy_under_parallelism"] is None
 
 
 @pytest.mark.parametrize(

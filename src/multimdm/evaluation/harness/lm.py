@@ -1,5 +1,6 @@
 """A model of ours as lm-evaluation-harness sees it."""
 
+from bisect import bisect_left
 from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ class _Made(NamedTuple):
     """Answers of a batch."""
 
     texts: list[str]
+    tokens: int
+    """Of the texts, without what follows them."""
     calls: int
     gen_length: int
 
@@ -82,6 +85,8 @@ class MultiMDM(LM):
         """Estimates of the last log-likelihoods, with their errors."""
         self.calls, self.gen_length = 0, self.answering.gen_length
         """Network calls and new tokens per answer, of the last answers."""
+        self.tokens_told = 0
+        """Tokens of the last answers together, up to where each was cut."""
 
     # -------------------------------------------------------------- generation
 
@@ -100,6 +105,7 @@ class MultiMDM(LM):
         texts = [text for part in parts for text in part.texts]
         if parts:
             self.calls, self.gen_length = parts[-1].calls, parts[-1].gen_length
+        self.tokens_told = sum(part.tokens for part in parts)
         for request, text in zip(requests, texts, strict=True):
             self.cache_hook.add_partial("generate_until", request.args, text)
         return texts
@@ -114,7 +120,8 @@ class MultiMDM(LM):
         run = Run(seed=self.seed, first=first, batch_size=len(prompts))
         made = answer(self.model, prompts, settings, run)
         texts = [self._text(ids, _stops(wishes)) for ids, (_, wishes) in zip(made.ids, asked, strict=True)]
-        return _Made(texts, made.nfe, settings.gen_length)
+        told = sum(self._tokens_of(ids, text) for ids, text in zip(made.ids, texts, strict=True))
+        return _Made(texts, told, made.nfe, settings.gen_length)
 
     def _settings(self, requests: list[Instance]) -> Answering:
         """Ours; the length that the task asks for, if none was given. Blocks and steps must fit it."""
@@ -126,6 +133,10 @@ class MultiMDM(LM):
     def _text(self, ids: list[int], until: list[str]) -> str:
         (text,) = answers_of(self.tokens, [ids])
         return text[: min((text.find(word) for word in until if word in text), default=len(text))]
+
+    def _tokens_of(self, ids: list[int], text: str) -> int:
+        """How many of the new tokens it takes to write the text, which was cut off somewhere."""
+        return bisect_left(range(len(ids)), len(text), key=lambda num: len(self._text(ids[:num], [])))
 
     def _encode(self, text: str) -> list[int]:
         return [*self._start, *(self.tokens.encode_template if self._written_as_chat else self.tokens.encode)(text)]

@@ -32,7 +32,7 @@ class HarnessPlan:
 
     tasks: tuple[str, ...]
     """math500, gsm8k, humaneval, mbpp, or others that the harness finds in `include`."""
-    tps: tuple[int, ...] = (1, 2, 4)
+    tps: tuple[int, ...] = (1, 2, 4, 8)
     """Tokens per step."""
     answering: Answering = field(default_factory=Answering)
     """What all have in common. Its steps and tps stay out."""
@@ -137,9 +137,9 @@ def measure_task(plan: HarnessPlan, model: Model, name: str, tps: int) -> Score:
             confirm_run_unsafe_code=plan.run_code,
         )
     if results is None:  # the harness tells the first rank of a machine alone; it is the main rank's score that counts
-        return Score.of([False], lm.gen_length, lm.calls)
+        return Score.of([False], lm.gen_length, lm.calls, lm.tokens_told)
     flags = [bool(sample[sample["metrics"][0]]) for sample in results["samples"][task]]
-    return Score.of(flags, lm.gen_length, lm.calls)
+    return Score.of(flags, lm.gen_length, lm.calls, lm.tokens_told)
 
 
 class _Late:
