@@ -18,7 +18,8 @@ from multimdm.pipeline.exchange import import_checkpoint
 from multimdm.process import Hybrid, MultiMask, Schedule, Uniform, random_balanced
 from multimdm.samplers import SamplingAdvice
 from support.hub_stand_in import hub_stand_in
-from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
+from support.tiny_adapter import adapted
+from support.tiny_llada import VOCABULARY, chat_tokenizer, tiny_llada, write_llada
 from support.tiny_models import causal_tales_model, shown_tales_model, tales_model, tiny_dit
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -163,6 +164,21 @@ def test_llada_without_foreign_code(tmp_path):
     weights = "model.safetensors"
     assert (tmp_path / "saved" / weights).read_bytes() == (tmp_path / "published" / weights).read_bytes()
     assert model.generate(ids, max_new_tokens=4, steps=2).shape == (1, 7)
+
+
+def test_an_adapter_is_not_left_off(tmp_path):
+    """AutoModel takes a directory with adapter_config.json for one of peft's, and goes to its base."""
+    base = write_llada(tmp_path / "base", tiny_llada(), chat_tokenizer())
+    model = adapted(base)
+    model.save(tmp_path / "adapter")
+    ids, gaps = torch.tensor([[5, 6, 7]]), torch.tensor([[5, VOCABULARY, VOCABULARY + 3]])
+    wanted = model.network(gaps)
+    assert not torch.equal(model.network(ids), tiny_llada()(ids))
+    for opened in (AutoModel, MultiMDMForLLaDA):
+        held = opened.from_pretrained(tmp_path / "adapter")
+        assert torch.equal(held(gaps).logits, wanted)
+        held.save_pretrained(tmp_path / opened.__name__)
+        assert contents(tmp_path / opened.__name__) == contents(tmp_path / "adapter")
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,14 @@ import pytest
 import torch
 
 import multimdm
-from multimdm.models import Adapter, LLaDA
-from multimdm.models.llada_masks import appended_rows, expand_llada, reserved_rows
-from multimdm.models.lora import attach, merge, trained_names
+from multimdm.models import LLaDA
+from multimdm.models.lora import merge, trained_names
 from multimdm.pipeline import Model
-from multimdm.pipeline.llada import base_digest
 from multimdm.pipeline.mask_settings import describe_masks, dump_masks, parse_masks
-from multimdm.process import MultiMask, Schedule, random_balanced
+from multimdm.process import MultiMask
 from multimdm.samplers import SamplingAdvice
 from support.runs import environment
+from support.tiny_adapter import M, adapted
 from support.tiny_llada import (
     MASK,
     SPARE,
@@ -32,27 +31,9 @@ from support.tiny_llada import (
     write_llada,
 )
 
-M = 4
-
 
 def inputs(masks: int = 1) -> torch.Tensor:
     return torch.randint(0, VOCABULARY + masks, (2, 12), generator=torch.Generator().manual_seed(1))
-
-
-def adapted(base: Path, place: str = "reserved") -> Model:
-    """A model with an adapter that has learnt something, on this base."""
-    start = multimdm.load(base)
-    assert isinstance(start.network, LLaDA)
-    config = start.network.config
-    rows = reserved_rows(config, M, SPARE) if place == "reserved" else appended_rows(config, M)
-    adapter = Adapter(rank=2, alpha=4.0, base=str(base), base_digest=base_digest(base))
-    network = attach(expand_llada(start.network, rows), adapter)
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for name in trained_names(network):
-            network.get_parameter(name).normal_(0.0, 0.2, generator=generator)
-    process = MultiMask(VOCABULARY, M, Schedule(0.5, "cosine"), random_balanced(VOCABULARY, M, 3))
-    return Model(network.eval(), process, start.tokenizer, lineage=({"command": "adapt"},))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.hf.config import LLaDAHubConfig, MultiMDMConfig
 from multimdm.hf.generation import generate
-from multimdm.models import DiT
+from multimdm.models import DiT, LLaDA
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.devices import find_device
@@ -24,7 +24,7 @@ from multimdm.process import MultiMask
 from multimdm.process.checks import require
 from multimdm.samplers.confidence import time_of_share
 
-_IDLE = ("trust_remote_code", "low_cpu_mem_usage", "use_safetensors", "adapter_kwargs", "force_download")
+_IDLE = ("trust_remote_code", "low_cpu_mem_usage", "use_safetensors", "force_download")
 """What callers of `from_pretrained` pass by habit, and what changes nothing here."""
 
 _PUSHING = ("private", "revision", "commit_message", "token")
@@ -51,6 +51,10 @@ class MultiMDMModel(PreTrainedModel):
     ) -> "MultiMDMModel":
         """A checkpoint by its directory or its name on the Hub; revision, token, dtype and device_map as usual."""
         name = os.fspath(pretrained_model_name_or_path)
+        # Of an adapter, AutoModel names the base here and tells of the adapter beside it; our adapters know their base.
+        adapter = options.pop("adapter_kwargs", None) or {}
+        if "_adapter_model_path" in adapter:
+            name, options["revision"] = os.fspath(adapter["_adapter_model_path"]), adapter.get("revision")
         fetching = {key: options.pop(key, None) for key in ("revision", "token", "cache_dir")}
         fetching["local_files_only"] = bool(options.pop("local_files_only", False))
         config, dtype = options.pop("config", None), options.pop("torch_dtype", None)
@@ -61,7 +65,8 @@ class MultiMDMModel(PreTrainedModel):
         model = load(directory, _device(device))
         if config is None:
             kind: Any = cls.config_class
-            config = kind.from_pretrained(directory)
+            adapter = model.network.adapter if isinstance(model.network, LLaDA) else None
+            config = kind.from_pretrained(directory if adapter is None else local_directory(adapter.base))
         config.name_or_path = name
         held = cls(config, model)
         if dtype not in (None, "auto"):
