@@ -82,7 +82,7 @@ def _licence(package: Distribution) -> dict[str, Any] | None:
     metadata = package.metadata
     if "License-Expression" in metadata:
         return {"expression": metadata["License-Expression"]}
-    name = metadata["License"] if "License" in metadata else ""
+    name = next(iter(metadata.get_all("License") or ()), "")
     if not name or "\n" in name or len(name) > 100:  # some have the whole text there
         kinds = [one for one in metadata.get_all("Classifier") or () if one.startswith("License ::")]
         name = kinds[0].rpartition(" :: ")[2] if kinds else ""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 ASKING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 _SAME = 1.0
@@ -38,7 +38,7 @@ class Listener:
         """Whether this process was asked to stop."""
         return self._number is not None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Listener":
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._hear) for number in ASKING}
         return self
