@@ -80,9 +80,9 @@ def _component(name: str, reference: str, package: Distribution) -> dict[str, An
 def _licence(package: Distribution) -> dict[str, Any] | None:
     """As the package says it: an expression, a short name, or a classifier."""
     metadata = package.metadata
-    if expression := metadata.get("License-Expression"):
-        return {"expression": expression}
-    name = metadata.get("License") or ""
+    if "License-Expression" in metadata:
+        return {"expression": metadata["License-Expression"]}
+    name = next(iter(metadata.get_all("License") or ()), "")
     if not name or "\n" in name or len(name) > 100:  # some have the whole text there
         kinds = [one for one in metadata.get_all("Classifier") or () if one.startswith("License ::")]
         name = kinds[0].rpartition(" :: ")[2] if kinds else ""

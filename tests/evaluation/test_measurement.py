@@ -134,8 +134,11 @@ def test_trajectory_is_that_of_the_first_sample():
     assert {kind for kind in picture.kinds[-1]} == {CLEAN}
     assert picture.several_masks
     assert set(picture.words[0]) <= {"0", "1", "2"}
-    final = draw(model, 4, 1.0, drawing).ids[0]
-    assert list(picture.words[-1]) == [TALES.vocabulary[i] for i in final.tolist()]
+    for temperature in (1.0, 0.0):
+        picture = present(trajectory(model, 4, drawing, temperature))
+        final = draw(model, 4, temperature, drawing).ids[0]
+        assert list(picture.words[-1]) == [TALES.vocabulary[i] for i in final.tolist()]
+        assert picture.temperature == temperature
 
 
 def test_long_trajectories_are_thinned():

@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from audit import ADVISORIES, NOT_PINNED, Advisory, Range, findings, from_osv, read_advisories, read_pins, strangers
-from sbom import EXTRAS, needed, sbom
+from audit import (  # pyright: ignore[reportMissingImports]
+    ADVISORIES,
+    NOT_PINNED,
+    Advisory,
+    Range,
+    findings,
+    from_osv,
+    read_advisories,
+    read_pins,
+    strangers,
+)
+from sbom import EXTRAS, needed, sbom  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).parents[2]
 PINS = read_pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))

@@ -139,7 +139,7 @@ def test_one_temperature_at_several_calls_has_its_curves():
     shown = pictures_of(page)
     assert len(shown) == 2
     for name, alternative in zip(("GenPPL", "entropy"), shown, strict=True):
-        assert alternative.startswith(f"{name} against K at the temperature nearest to 1, one line each for plain.")
+        assert alternative.startswith(f"{name} against K at τ = 1, one line each for plain.")
     assert "Trajectories" in page
     unjudged = replace(plain, measurements=tuple(replace(m, gen_ppl=None) for m in points))
     assert [alternative.split()[0] for alternative in pictures_of(report([unjudged], (4, 8, 16), "A"))] == ["entropy"]

@@ -131,7 +131,7 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
             amount = num * (calls + 1) if plan.align == "own" else num * (calls * (_TRIALS + 1) + 1)
             add(f"K = {K}, aligned", amount, lambda p, K=K: _aligned(subject, plan, K, p))
         if plan.trajectories:
-            add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, K))
+            add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, plan, K))
     for recall in recalls[1:]:
         add("recall, aligned", plan.recall_strings, recall)
     return found
@@ -154,7 +154,7 @@ def run_tasks(work: Sequence[Task], watch: Callable[[float, str], None]) -> None
 def collect(subject: Subject, plan: Plan) -> Evaluation:
     """The results; tasks that were not run are run now."""
     held_out = plan.nelbo_text
-    pictures = [_picture(subject, K) for K in plan.steps] if plan.trajectories else []
+    pictures = [_picture(subject, plan, K) for K in plan.steps] if plan.trajectories else []
     return Evaluation(
         label=subject.label,
         path=subject.path,
@@ -244,9 +244,13 @@ def target(subject: Subject, plan: Plan) -> float:
     return subject.real(plan.text).entropy.value
 
 
-def _picture(subject: Subject, steps: int) -> Trajectory:
-    """An empty one if the model has no trajectory."""
+def _picture(subject: Subject, plan: Plan, steps: int) -> Trajectory:
+    """At the temperature nearest to one, as samples are shown; an empty one if the model has no trajectory."""
+    temperature = min(plan.temperatures, key=lambda tau: abs(tau - 1))
     empty = Trajectory(steps, (), (), (), False)
     return subject.remembered_picture(
-        Trajectory, steps, lambda: trajectory(subject.model, steps, subject.drawing) or empty
+        Trajectory,
+        steps,
+        temperature,
+        lambda: trajectory(subject.model, steps, subject.drawing, float(temperature)) or empty,
     )

@@ -213,9 +213,13 @@ class Subject:
             return self
         return replace(self, quantile_noise=open_quantile_noise(self.model, self.length, teacher))
 
-    def remembered_picture(self, kind: type[Result], steps: int, compute: Callable[[], Result]) -> Result:
-        """Something else that depends on K and the samples' settings alone."""
-        return self.store.remembered(kind, self._request({"steps": self.calls(steps)}), compute)
+    def remembered_picture(
+        self, kind: type[Result], steps: int, temperature: float, compute: Callable[[], Result]
+    ) -> Result:
+        """Something else that depends on K, the temperature and the samples' settings alone."""
+        # At temperature 1 under the name that pictures had when there was no other.
+        drawn = {} if temperature == 1 else {"temperature": temperature}
+        return self.store.remembered(kind, self._request({"steps": self.calls(steps), **drawn}), compute)
 
     @property
     def _judge_fingerprint(self) -> str | None:

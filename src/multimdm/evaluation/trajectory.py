@@ -23,14 +23,15 @@ class Trajectory:
     """CLEAN, DESIGNATED or OTHER of `multimdm.samplers.trace`."""
     several_masks: bool
     """Whether a mask can be another one than the designated."""
+    temperature: float = 1.0
 
 
-def trajectory(model: Model, steps: int, drawing: Drawing) -> Trajectory | None:
-    """At temperature 1; it is the first sample of the measurement with these settings. None without a process."""
+def trajectory(model: Model, steps: int, drawing: Drawing, temperature: float = 1.0) -> Trajectory | None:
+    """It is the first sample of the measurement with these settings. None without a process."""
     process = model.process
     if process is None:
         return None
-    trace = draw(model, steps, 1.0, replace(drawing, num=1), trace=True).trace
+    trace = draw(model, steps, temperature, replace(drawing, num=1), trace=True).trace
     if trace is None:
         return None
     kept = sorted({round(k * steps / min(steps, _ROWS - 1)) for k in range(min(steps, _ROWS - 1) + 1)})
@@ -49,4 +50,5 @@ def trajectory(model: Model, steps: int, drawing: Drawing) -> Trajectory | None:
         words=tuple(tuple(map(word, row)) for row in states),
         kinds=tuple(tuple(row) for row in kinds),
         several_masks=several,
+        temperature=temperature,
     )

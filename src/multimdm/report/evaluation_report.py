@@ -189,7 +189,8 @@ def _against_steps(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     measured = [m for e in evaluations for m, _ in points_of(e)]
     if len({m.steps for m in measured}) < 2:
         return
-    where = "at matched entropy" if aligned else "at the temperature nearest to 1"
+    taus = {m.temperature for m in measured}
+    where = "at matched entropy" if aligned else f"at τ = {min(taus):g}" if len(taus) == 1 else "at τ nearest to 1"
     real = evaluations[0].real
     yield heading("Against the number of calls")
     yield paragraph(f"What more network calls bring, {where}. The dashed line is real text.")
@@ -284,10 +285,10 @@ def _trajectories(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
     if not any(e.trajectories for e in evaluations):
         return
     yield heading("Trajectories")
-    yield paragraph("How the first sample came to be at τ = 1; numbers after a sign name masks.")
+    yield paragraph("How the first sample came to be; numbers after a sign name masks.")
     for e in evaluations:
         for trajectory in e.trajectories:
-            yield heading(f"{e.label}, K = {trajectory.steps}", 3)
+            yield heading(f"{e.label}, K = {trajectory.steps}, τ = {trajectory.temperature:g}", 3)
             yield legend(trajectory)
             yield trajectory_picture(trajectory)
 

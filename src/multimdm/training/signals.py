@@ -15,6 +15,10 @@ class Signals(Listener):
         self.stopping = False
         """Whether all ranks are to stop after this step."""
 
+    def __enter__(self) -> "Signals":
+        super().__enter__()
+        return self
+
     def sum(self, engine: Engine, values: Tensor) -> Tensor:
         """The sum over ranks that every step needs; a request that any rank has heard travels with it to all."""
         if engine.ranks == 1:
