@@ -81,7 +81,7 @@ def test_the_quickstart_and_what_follows_it(place, monkeypatch):
 def test_the_first_text(place, monkeypatch, capsys):
     """Without a checkpoint, anywhere; the prompt is kept."""
     monkeypatch.chdir(place)
-    assert main("sample --steps 2".split()) == 0
+    assert main(["sample", "--steps", "2"]) == 0
     assert "by 2 network calls" in capsys.readouterr().err
     run_snippet("multimdm.load")
     stories, completed = capsys.readouterr().out.splitlines()
