@@ -13,6 +13,7 @@ from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
+    from multimdm.evaluation.judges.features import Reader
     from multimdm.evaluation.plan import Evaluation, Plan
     from multimdm.evaluation.real_text import RealText
     from multimdm.evaluation.sampler_likelihood import StateOrder
@@ -56,6 +57,9 @@ class Options:
     likelihood: Literal["confidence", "left_to_right"] | None = None
     """Also compute how probable held-out text is, exactly, under the sampler that reveals the most certain positions
     first, or goes from left to right, at every K and temperature. For models with one mask."""
+    mauve: str | None = None
+    """Also compare samples with held-out text in the features of this network (MAUVE), at every K and temperature: a
+    causal language model or an autoregressive checkpoint, named as a judge is. Needs twice --num held-out texts."""
     sequences: int = 512
     """Held-out sequences for the NELBO, for recall, for likelihoods and against the perfect network."""
     draws: int = 1
@@ -97,6 +101,10 @@ class Options:
         parse_entropy(self.align_entropy)
         if self.against_perfect and self.drawing.law.guidance:
             raise ValueError("--against-perfect compares predictions as they are; leave --guidance out")
+        if self.mauve is not None and not self.steps:
+            raise ValueError("--mauve needs --steps, the numbers of network calls")
+        if self.mauve in ("tales", WITHOUT):
+            raise ValueError(f"--mauve needs a network that has features; {self.mauve} has none")
         if self.likelihood is not None and not self.steps:
             raise ValueError("--likelihood needs --steps, the numbers of network calls")
         if self.report and self.out is None:
@@ -170,6 +178,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
         recall_strings=options.strings if options.recall else 0,
         trajectories=options.report,
         likelihood=_likelihood(options, subject, temperatures),
+        mauve=_mauve(options, subject),
     )
     return subject, plan
 
@@ -192,6 +201,20 @@ def _likelihood(
     text = open_text(options.data, subject, None, "--likelihood")
     assert text is not None
     return options.likelihood, text
+
+
+def _mauve(options: Options, subject: "Subject") -> "tuple[Reader, RealText] | None":
+    """The network whose features are asked for, and the text."""
+    if options.mauve is None:
+        return None
+    from multimdm.evaluation.judges import Judges
+    from multimdm.evaluation.judges.features import Reader
+
+    reader = Judges().make(options.mauve, subject.model, subject.length)
+    assert isinstance(reader, Reader)  # all but the exact one
+    text = open_text(options.data, subject, subject.length, "--mauve")
+    assert text is not None
+    return reader, text
 
 
 def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -> None:
