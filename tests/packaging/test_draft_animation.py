@@ -4,7 +4,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from draft_animation import Frame, animation, frames
+from draft_animation import Frame, animation, frames  # pyright: ignore[reportMissingImports]
 from multimdm.data import Tales
 
 ROOT = Path(__file__).parents[2]

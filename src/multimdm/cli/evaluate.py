@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from multimdm.cli.device import Device, check_device
-from multimdm.cli.measuring import WITHOUT, Opener, carry_out, check_grid, open_text, parse_entropy
+from multimdm.cli.measuring import (
+    WITHOUT,
+    Opener,
+    carry_out,
+    check_grid,
+    check_reader,
+    open_reader,
+    open_text,
+    parse_entropy,
+)
 from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
-    from multimdm.evaluation.judges.features import Reader
     from multimdm.evaluation.plan import Evaluation, Plan
     from multimdm.evaluation.real_text import RealText
     from multimdm.evaluation.sampler_likelihood import StateOrder
@@ -103,8 +111,7 @@ class Options:
             raise ValueError("--against-perfect compares predictions as they are; leave --guidance out")
         if self.mauve is not None and not self.steps:
             raise ValueError("--mauve needs --steps, the numbers of network calls")
-        if self.mauve in ("tales", WITHOUT):
-            raise ValueError(f"--mauve needs a network that has features; {self.mauve} has none")
+        check_reader(self.mauve)
         if self.likelihood is not None and not self.steps:
             raise ValueError("--likelihood needs --steps, the numbers of network calls")
         if self.report and self.out is None:
@@ -178,7 +185,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
         recall_strings=options.strings if options.recall else 0,
         trajectories=options.report,
         likelihood=_likelihood(options, subject, temperatures),
-        mauve=_mauve(options, subject),
+        mauve=open_reader(options.mauve, options.data, subject),
     )
     return subject, plan
 
@@ -201,20 +208,6 @@ def _likelihood(
     text = open_text(options.data, subject, None, "--likelihood")
     assert text is not None
     return options.likelihood, text
-
-
-def _mauve(options: Options, subject: "Subject") -> "tuple[Reader, RealText] | None":
-    """The network whose features are asked for, and the text."""
-    if options.mauve is None:
-        return None
-    from multimdm.evaluation.judges import Judges
-    from multimdm.evaluation.judges.features import Reader
-
-    reader = Judges().make(options.mauve, subject.model, subject.length)
-    assert isinstance(reader, Reader)  # all but the exact one
-    text = open_text(options.data, subject, subject.length, "--mauve")
-    assert text is not None
-    return reader, text
 
 
 def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -> None:
