@@ -2,7 +2,7 @@
 
 import pytest
 
-from builtin_models import figures_of
+from builtin_models import figures_of  # pyright: ignore[reportMissingImports]
 from multimdm import load
 from multimdm.builtin import builtin_names
 from multimdm.evaluation.bootstrap import Estimate

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-import builtin_models
+import builtin_models  # pyright: ignore[reportMissingImports]
 from multimdm import load
 from multimdm.pipeline.builtin_cards import BuiltinCard
 from multimdm.pipeline.files import sha256_of

@@ -59,3 +59,8 @@ def test_specifications_are_found(site):
 def test_the_quickstart_runs(site):
     run(site, "-c", QUICKSTART.format(site=str(site)))
     assert (site.parent / "elsewhere" / "qs" / "report.html").exists()
+
+
+def test_built_in_models_write(site):
+    assert run(site, "-m", "multimdm", "sample", "--num", "1", "--steps", "2").startswith("[1] ")
+    assert "tales-mdlm: " in run(site, "-m", "multimdm", "models")

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from multimdm.cli.device import Device, check_device
-from multimdm.cli.measuring import WITHOUT, Opener, carry_out, check_grid, open_text, parse_entropy
+from multimdm.cli.measuring import (
+    WITHOUT,
+    Opener,
+    carry_out,
+    check_grid,
+    check_reader,
+    open_reader,
+    open_text,
+    parse_entropy,
+)
 from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
@@ -56,6 +65,9 @@ class Options:
     likelihood: Literal["confidence", "left_to_right"] | None = None
     """Also compute how probable held-out text is, exactly, under the sampler that reveals the most certain positions
     first, or goes from left to right, at every K and temperature. For models with one mask."""
+    mauve: str | None = None
+    """Also compare samples with held-out text in the features of this network (MAUVE), at every K and temperature: a
+    causal language model or an autoregressive checkpoint, named as a judge is. Needs twice --num held-out texts."""
     sequences: int = 512
     """Held-out sequences for the NELBO, for recall, for likelihoods and against the perfect network."""
     draws: int = 1
@@ -97,6 +109,9 @@ class Options:
         parse_entropy(self.align_entropy)
         if self.against_perfect and self.drawing.law.guidance:
             raise ValueError("--against-perfect compares predictions as they are; leave --guidance out")
+        if self.mauve is not None and not self.steps:
+            raise ValueError("--mauve needs --steps, the numbers of network calls")
+        check_reader(self.mauve)
         if self.likelihood is not None and not self.steps:
             raise ValueError("--likelihood needs --steps, the numbers of network calls")
         if self.report and self.out is None:
@@ -170,6 +185,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
         recall_strings=options.strings if options.recall else 0,
         trajectories=options.report,
         likelihood=_likelihood(options, subject, temperatures),
+        mauve=open_reader(options.mauve, options.data, subject),
     )
     return subject, plan
 

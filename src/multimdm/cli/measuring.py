@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
+    from multimdm.evaluation.judges.features import Reader
     from multimdm.evaluation.plan import Task
     from multimdm.evaluation.real_text import RealText
     from multimdm.evaluation.store import Store
@@ -84,6 +85,26 @@ def open_text(data: str | None, subject: "Subject", length: int | None, why: str
     if why is not None:
         raise ValueError(f"--data is needed for {why}: a directory that multimdm prepare wrote")
     return None
+
+
+def check_reader(name: str | None) -> None:
+    """The value of --mauve."""
+    if name in ("tales", WITHOUT):
+        raise ValueError(f"--mauve needs a network that has features; {name} has none")
+
+
+def open_reader(name: str | None, data: str | None, subject: "Subject") -> "tuple[Reader, RealText] | None":
+    """The network whose features are asked for by --mauve, and the text."""
+    if name is None:
+        return None
+    from multimdm.evaluation.judges import Judges
+    from multimdm.evaluation.judges.features import Reader
+
+    reader = Judges().make(name, subject.model, subject.length)
+    assert isinstance(reader, Reader)  # all but the exact one
+    text = open_text(data, subject, subject.length, "--mauve")
+    assert text is not None
+    return reader, text
 
 
 def carry_out(tasks: Sequence["Task"], kept: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from multimdm.cli.device import Device, check_device
-from multimdm.cli.measuring import Opener, carry_out, check_grid, open_text, parse_entropy
+from multimdm.cli.measuring import Opener, carry_out, check_grid, check_reader, open_reader, open_text, parse_entropy
 from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
@@ -52,6 +52,9 @@ class Options:
     checkpoint of ours. Default: tales for models of Tales."""
     align_entropy: str = "corpus"
     """Entropy of the entropy-aligned table: nats, corpus for that of held-out text, or none to leave the table out."""
+    mauve: str | None = None
+    """Also compare samples with held-out text in the features of this network (MAUVE), at every K and temperature: a
+    causal language model or an autoregressive checkpoint, named as a judge is. Needs twice --num held-out texts."""
     drawing: Drawing = field(default_factory=Drawing)
     device: Device = "auto"
     out: Path = Path("runs/pareto")
@@ -65,6 +68,7 @@ class Options:
             raise ValueError("--steps and --temperatures must have a number each")
         check_grid(self.drawing, self.steps, self.temperatures)
         parse_entropy(self.align_entropy)
+        check_reader(self.mauve)
         if self.judge == "none":
             raise ValueError("--judge must name a judge: there is no front without GenPPL")
         labels = self.labels
@@ -115,7 +119,8 @@ def _open(options: Options) -> list[tuple["Subject", "Plan"]]:
         why = "the entropy-aligned table (or --align-entropy NATS, or none)" if align == "corpus" else None
         text = open_text(options.data, subject, subject.length, why)
         temperatures = tuple(sorted({*options.temperatures, 1.0, subject.temperature}))
-        opened.append((subject, Plan(options.steps, temperatures, align, text, trajectories=True)))
+        mauve = open_reader(options.mauve, options.data, subject)
+        opened.append((subject, Plan(options.steps, temperatures, align, text, trajectories=True, mauve=mauve)))
     _check_comparable([subject for subject, _ in opened])
     return opened
 

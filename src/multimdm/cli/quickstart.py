@@ -21,7 +21,8 @@ class Options:
     fast: bool = False
     """A short version of everything, in about two minutes; its models are poor."""
     seed: int = 0
-    """Of weights, stories, noise and samples. The same seed gives the same numbers on the same machine."""
+    """Of weights, stories, noise and samples. The same seed gives the same numbers on the same machine with the same
+    number of threads: sums in another order differ in their last bits, and one bit can decide a draw."""
     out: Path | None = None
     """Where everything is written. Default: runs/quickstart, or runs/quickstart-fast."""
 

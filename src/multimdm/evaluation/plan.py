@@ -6,7 +6,9 @@ from functools import partial
 from typing import Any, Literal
 
 from multimdm.evaluation.alignment import Aligned
+from multimdm.evaluation.judges.features import Reader
 from multimdm.evaluation.mask_reading import MaskReading, reads_masks
+from multimdm.evaluation.mauve import Mauve
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.progress import Progress, ignore
@@ -45,6 +47,8 @@ class Plan:
     trajectories: bool = False
     likelihood: tuple[StateOrder, RealText] | None = None
     """The order of samplers under which the exact likelihood of this text is wanted, at each K and temperature."""
+    mauve: tuple[Reader, RealText] | None = None
+    """The network whose features are compared with those of this text, at each K and temperature."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class Evaluation:
     """On states of the data, then on those of the sampler at each K and temperature."""
     likelihoods: tuple[SamplerLikelihood, ...] = ()
     """Of held-out text under samplers whose order follows from the state, at each K and temperature."""
+    mauves: tuple[Mauve, ...] = ()
+    """Of samples at each K and temperature, beside real text."""
     seeds: int = 1
     """Training seeds that the figures are means of; with one, intervals are over samples."""
 
@@ -118,6 +124,8 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
             add("what masks tell", 2 * amount, lambda progress: _mask_reading(subject, plan, progress))
     for likelihood in _likelihoods(subject, plan):
         add(likelihood.name, likelihood.amount, likelihood.run)
+    for one in _mauves(subject, plan):
+        add(one.name, one.amount, one.run)
     for shortfall in _shortfalls(subject, plan):
         add(shortfall.name, shortfall.amount, shortfall.run)
     if recalls := _recalls(subject, plan):
@@ -171,6 +179,7 @@ def collect(subject: Subject, plan: Plan) -> Evaluation:
         trajectories=tuple(picture for picture in pictures if picture.times),
         mask_reading=_mask_reading(subject, plan),
         likelihoods=tuple(likelihood.run(ignore) for likelihood in _likelihoods(subject, plan)),
+        mauves=tuple(one.run(ignore) for one in _mauves(subject, plan)),
         shortfalls=tuple(shortfall.run(ignore) for shortfall in _shortfalls(subject, plan)),
     )
 
@@ -192,6 +201,22 @@ def _likelihoods(subject: Subject, plan: Plan) -> list[Task]:
             f"likelihood, K = {K}, tau = {tau:g}",
             plan.sequences * K,
             partial(subject.likelihood, text, order, K, tau, plan.sequences),
+        )
+        for K in plan.steps
+        for tau in plan.temperatures
+    ]
+
+
+def _mauves(subject: Subject, plan: Plan) -> list[Task]:
+    """What finds them, if they are wanted."""
+    if plan.mauve is None:
+        return []
+    reader, text = plan.mauve
+    return [
+        Task(
+            f"MAUVE, K = {K}, tau = {tau:g}",
+            subject.drawing.num * (subject.calls(K) + 3),
+            partial(subject.mauve, reader, text, K, tau),
         )
         for K in plan.steps
         for tau in plan.temperatures

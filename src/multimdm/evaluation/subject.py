@@ -9,7 +9,9 @@ from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.checkpoint_nelbo import evaluate_nelbo
 from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.judges import Judge
+from multimdm.evaluation.judges.features import Reader
 from multimdm.evaluation.mask_reading import MaskReading, evaluate_mask_reading
+from multimdm.evaluation.mauve import Mauve, measure_mauve
 from multimdm.evaluation.measurement import Measurement, measure
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.perfect_models import PerfectModel, is_perfect, open_perfect
@@ -206,6 +208,18 @@ class Subject:
         """What a figure of held-out text depends on."""
         known = {"checkpoint": self.fingerprint, "text": text.fingerprint, "sequences": sequences}
         return known if self.quantile_noise is None else {**known, "teacher": self.quantile_noise.teacher.fingerprint}
+
+    def mauve(
+        self, reader: Reader, text: RealText, steps: int, temperature: float | int, progress: Progress = ignore
+    ) -> Mauve:
+        """Of samples at K steps and temperature tau, beside real text."""
+        K, tau = self.calls(steps), float(temperature)
+        request = {"steps": K, "temperature": tau, "reader": reader.fingerprint, "text": text.fingerprint}
+        return self.store.remembered(
+            Mauve,
+            self._request(request),
+            lambda: measure_mauve(self.model, reader, text, K, tau, self.drawing, progress),
+        )
 
     def with_teacher(self, teacher: str | None = None) -> "Subject":
         """Of a model with quantile noise: with the teacher that its lineage names, or another name for it."""

@@ -74,9 +74,17 @@ def tales_distances(tales: Tales, ids: Int64[Tensor, "num L"], subjects: bool = 
     To read what stories are about takes as long as to judge them; who does not need it leaves it out.
     """
     law, chance = source_laws(tales), chance_level(tales, len(ids))
-    events = [*_token_events(tales, ids), *(_subject_events(tales, ids) if subjects else ())]
-    far = [distance(these, kind) for these, kind in zip(events, law, strict=False)]
-    return TalesDistances(*(figure for both in zip(far, chance, strict=False) for figure in both))
+    tokens, pairs = (distance(*both) for both in zip(_token_events(tales, ids), law[:2], strict=True))
+    found = TalesDistances(tokens, chance.tokens, pairs, chance.pairs)
+    if not subjects:
+        return found
+    single, double = (distance(*both) for both in zip(_subject_events(tales, ids), law[2:], strict=True))
+    return found._replace(
+        subjects=single,
+        subject_chance=chance.subjects,
+        subject_pairs=double,
+        subject_pair_chance=chance.subject_pairs,
+    )
 
 
 @lru_cache(maxsize=4)

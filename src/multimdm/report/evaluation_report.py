@@ -35,6 +35,9 @@ from multimdm.report.likelihoods import likelihood_texts
 from multimdm.report.mask_readings import NOTE as MASKS_NOTE
 from multimdm.report.mask_readings import TITLE as MASKS_TITLE
 from multimdm.report.mask_readings import mask_reading_table
+from multimdm.report.mauves import NOTE as MAUVE_NOTE
+from multimdm.report.mauves import TITLE as MAUVE_TITLE
+from multimdm.report.mauves import mauve_texts
 from multimdm.report.page import Markup, figure_cell, heading, page, paragraph, pictures, quotations, table, warning
 from multimdm.report.pareto_figure import pareto_figure, png_data
 from multimdm.report.recalls import NOTE, recall_texts
@@ -117,6 +120,11 @@ def _models(evaluations: Sequence[Evaluation]) -> Iterator[Markup]:
         yield heading(LIKELIHOOD_TITLE, 3)
         yield paragraph(LIKELIHOOD_NOTE)
         yield table("Likelihoods", ["model", "likelihood"], likelihoods, "words")
+    mauves = [[e.label, text] for e in evaluations for text in mauve_texts(e)]
+    if mauves:
+        yield heading(MAUVE_TITLE, 3)
+        yield paragraph(MAUVE_NOTE)
+        yield table(MAUVE_TITLE, ["model", "MAUVE"], mauves, "words")
     recalls = [[e.label, text] for e in evaluations for text in recall_texts(e)]
     if recalls:
         yield heading("Recall in one step", 3)

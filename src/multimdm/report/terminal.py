@@ -28,6 +28,7 @@ from multimdm.report.formats import (
 )
 from multimdm.report.likelihoods import likelihood_texts
 from multimdm.report.mask_readings import mask_reading_text
+from multimdm.report.mauves import mauve_texts
 from multimdm.report.recalls import recall_texts
 from multimdm.report.shortfalls import HEADER, NOTE, shortfall_rows
 from multimdm.report.weak_judge import weak_judge_text
@@ -75,7 +76,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
         if evaluation.nats_per_token is not None:
             text += f"; exact entropy {evaluation.nats_per_token:.4f}"
         console.print(escape(text))
-    for text in likelihood_texts(evaluation):
+    for text in (*likelihood_texts(evaluation), *mauve_texts(evaluation)):
         console.print(escape(text))
     if evaluation.mask_reading is not None:
         console.print(escape(mask_reading_text(evaluation.mask_reading)))

@@ -1,7 +1,7 @@
 """An autoregressive checkpoint of ours as judge."""
 
 import torch
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -53,6 +53,24 @@ class AutoregressiveJudge:
 
         parts = shared(range(0, len(ids), _TOGETHER), of)
         return Scores(torch.cat([part.nll for part in parts]), torch.cat([part.tokens for part in parts]))
+
+    @torch.no_grad()
+    def features(
+        self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None
+    ) -> Float[Tensor, "num d"]:
+        """The last layer where the last token of each text is predicted, from all before it."""
+        ids, valid = self._read(ids.cpu(), torch.ones_like(ids, dtype=torch.bool) if valid is None else valid.cpu())
+        device = next(self._network.parameters()).device
+        found = []
+        for start in range(0, len(ids), _TOGETHER):
+            x, there = ids[start : start + _TOGETHER], valid[start : start + _TOGETHER]
+            last = torch.zeros_like(there)
+            last[torch.arange(len(x)), (there.sum(1) - 1).clamp_min(0)] = True
+            shown = shift_right(x, self._network.config.vocab_size).to(device)
+            attended = there.clone()
+            attended[:, 0] = True  # the start symbol, of a text that is empty
+            found.append(self._network.features(shown, None, last.to(device), attended.to(device)).float().cpu())
+        return torch.cat(found)
 
     def _read(self, ids: Tensor, valid: Tensor) -> tuple[Int64[Tensor, "num L"], Bool[Tensor, "num L"]]:
         """The sequences in the judge's tokens."""

@@ -1,7 +1,7 @@
 """A Hugging Face causal language model as judge: the paper's protocol."""
 
 import torch
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -34,10 +34,7 @@ class CausalLMJudge:
     ) -> Scores:
         """Judge sequences of the model."""
         L = ids.shape[1]
-        rows = ids.tolist() if valid is None else [row[kept].tolist() for row, kept in zip(ids, valid, strict=True)]
-        end = self._tokenizer.eos_token or ""
-        texts = ["".join(end if piece is None else piece for piece in pieces(self._reader, row)) for row in rows]
-        encoded = self._tokenizer(texts, truncation=True, max_length=L)["input_ids"]
+        encoded = self._encoded(ids, valid)
         device = next(self._network.parameters()).device
         together = max(1, (_TOKENS_CPU if device.type == "cpu" else _TOKENS) // L)
         # Texts of like length together: little padding is computed in vain.
@@ -53,6 +50,28 @@ class CausalLMJudge:
         for numbers, scores in zip(parts, shared(parts, of), strict=True):
             nll[numbers], tokens[numbers] = scores.nll, scores.tokens
         return Scores(nll, tokens)
+
+    def _encoded(self, ids: Tensor, valid: Tensor | None) -> list[list[int]]:
+        """The sequences in the judge's tokens."""
+        rows = ids.tolist() if valid is None else [row[kept].tolist() for row, kept in zip(ids, valid, strict=True)]
+        end = self._tokenizer.eos_token or ""
+        texts = ["".join(end if piece is None else piece for piece in pieces(self._reader, row)) for row in rows]
+        return self._tokenizer(texts, truncation=True, max_length=ids.shape[1])["input_ids"]
+
+    @torch.no_grad()
+    def features(
+        self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None
+    ) -> Float[Tensor, "num d"]:
+        """The last layer at the last token of each text, or of as much of it as the network can see at once."""
+        device, found = next(self._network.parameters()).device, []
+        for row in self._encoded(ids, valid):
+            x, there = _padded([row[: self._context]])
+            there[:, 0] = True  # of an empty text
+            shown = self._network(
+                input_ids=x.to(device), attention_mask=there.to(device).long(), output_hidden_states=True
+            )
+            found.append(shown.hidden_states[-1][:, -1].float().cpu())
+        return torch.cat(found)
 
     @torch.no_grad()
     def _score(self, ids: Int64[Tensor, "B L"], valid: Bool[Tensor, "B L"]) -> Scores:
