@@ -5,6 +5,7 @@ import logging
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,34 @@ def test_a_damaged_one_is_passed_over_with_a_warning(file, damage, complaint, tm
     assert "step-00000002" in caplog.text
     with pytest.raises(ValueError, match=complaint):
         open_checkpoint(tmp_path / "step-00000002")
+
+
+def test_a_flipped_bit_in_the_account_is_seen(tmp_path, model):
+    """Wherever it is: in the step, the recipe, a hash, a name. What changes nothing may pass (1e-3 and 1E-3)."""
+    save(Checkpoints(tmp_path, keep=1), model, 2)
+    file = tmp_path / "step-00000002" / "training.json"
+    content, whole = file.read_bytes(), open_checkpoint(file.parent)
+    bits, passed = range(0, 8 * len(content), 11), 0
+    for bit in bits:
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        with suppress(ValueError):
+            assert open_checkpoint(file.parent) == whole, bit
+            passed += 1
+    assert passed < 0.01 * len(bits)
+
+
+def test_accounts_of_older_versions_have_no_seal(tmp_path, model):
+    save(Checkpoints(tmp_path, keep=1), model, 2)
+    file = tmp_path / "step-00000002" / "training.json"
+    about = json.loads(file.read_text())
+    del about["sha256"]
+    file.write_text(json.dumps(about))
+    assert open_checkpoint(file.parent).step == 2
+    file.write_text(json.dumps({**about, "files": {"training.safetensors": None}}))
+    with pytest.raises(ValueError, match="is not the account of a checkpoint"):
+        open_checkpoint(file.parent)
 
 
 def test_later_ones_are_set_aside_and_do_not_count(tmp_path, model, caplog):

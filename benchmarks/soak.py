@@ -1,0 +1,163 @@
+"""Does a server stand hostile clients, without its honest ones noticing?
+
+    python benchmarks/serving.py --soak 30
+    python benchmarks/serving.py --soak 30 --schemathesis PATH/TO/schemathesis
+
+64 clients on the loopback. 16 are honest: they ask, compare the answer with the library's for the same seed, think for
+a moment and ask again. 48 are not: streams, readers that take a stream byte by byte or not at all, clients that leave
+in the middle, malformed bodies (made by hypothesis), connections that say nothing or half of a request, heads of many
+kilobytes. Honest clients are alone with the server for a part of every minute, and their latency then is what their
+latency among the others is compared with, so that a busy spell of the machine hits both alike.
+"""
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soak_bodies import malformed_bodies
+from soak_clients import CROWD, Account, Crowd
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a process, now."""
+
+    megabytes: float
+    threads: int
+    descriptors: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Size":
+        """As the system has it."""
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        told = dict(line.split(":", 1) for line in status.splitlines())
+        return cls(
+            int(told["VmRSS"].split()[0]) / 1024, int(told["Threads"]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        )
+
+
+@dataclass
+class Outcome:
+    """Of a soak."""
+
+    minutes: float
+    account: Account
+    before: Size
+    """Of the server before the first client."""
+    sizes: list[Size]
+    """With honest clients alone: before the others first came, and after every time of theirs."""
+    after: Size
+    """After the last client."""
+    log: str
+    """What the server wrote."""
+    schemathesis: str = ""
+
+    def ratio(self, share: float) -> float:
+        """Latency among others / alone, at a quantile."""
+        alone, mixed = (_quantile(self.account.latencies[phase], share) for phase in ("alone", "mixed"))
+        return mixed / alone
+
+    @property
+    def laws(self) -> dict[str, tuple[str, str, bool]]:
+        """What is measured, what it is to be, whether it is."""
+        warm, last = self.sizes[1], self.sizes[-1]
+        faults = self.account.wrong
+        tracebacks = self.log.count("Traceback")
+        return {
+            "answers of 500 and more, lost ones, other than the library's": (str(len(faults)), "0", not faults),
+            "tracebacks in the server's log": (str(tracebacks), "0", tracebacks == 0),
+            "latency of honest clients, p50, mixed / alone": _law(self.ratio(0.5), 2.0),
+            "the same, p95": _law(self.ratio(0.95), 2.0),
+            "memory, last / after the first cycle": _law(last.megabytes / warm.megabytes, 1.1),
+            "threads, last - after the first cycle": _law(last.threads - warm.threads, 0),
+            "descriptors, last - after the first cycle": _law(last.descriptors - warm.descriptors, 0),
+            "descriptors, after all clients - before them": _law(self.after.descriptors - self.before.descriptors, 0),
+        }
+
+
+def _law(measured: float, most: float) -> tuple[str, str, bool]:
+    return f"{measured:.3g}", f"at most {most:g}", measured <= most
+
+
+def _quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[int(share * (len(ordered) - 1))]
+
+
+def soak(
+    served: Any, expected: dict[int, str], request: Callable[[int], dict[str, Any]], options: argparse.Namespace
+) -> Outcome:
+    """`served` has the server's port and pid."""
+    bodies = malformed_bodies(options.bodies, seed=0)
+    crowd = Crowd(served.port, expected, request, bodies, pace=options.pace)
+    sizes, begun = list[Size](), time.monotonic()
+    before = Size.of(served.pid)
+
+    def watch(left: float) -> None:
+        sizes.append(Size.of(served.pid))
+        seen = crowd.account
+        print(
+            f"{left / 60:.1f} min left; {sum(seen.requests.values()):,} requests, {seen.compared:,} answers compared, "
+            f"{len(seen.wrong)} wrong; {sizes[-1].megabytes:.0f} MB, {sizes[-1].threads} threads, "
+            f"{sizes[-1].descriptors} descriptors",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    asyncio.run(crowd.soak(60 * options.soak, watch))
+    minutes = (time.monotonic() - begun) / 60
+    time.sleep(2)  # for the server to see that all have left
+    after = Size.of(served.pid)
+    told = _schemathesis(options.schemathesis, served.port, 6 * options.soak, crowd.account)
+    return Outcome(minutes, crowd.account, before, sizes, after, served.log.read_text(errors="replace"), told)
+
+
+def _schemathesis(program: str | None, port: int, seconds: float, account: Account) -> str:
+    """Its tests of the server's own OpenAPI description, right and wrong requests, for a tenth of the time."""
+    if program is None:
+        return ""
+    command = [program, "run", f"http://127.0.0.1:{port}/openapi.json", "--checks", "not_a_server_error"]
+    command += ["--mode", "all", "--phases", "coverage,fuzzing", "--max-time", str(max(1, int(seconds)))]
+    done = subprocess.run(
+        [*command, "--continue-on-failure", "--no-color"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        account.wrong.append(f"schemathesis ends with {done.returncode}")
+    return done.stdout
+
+
+def tell(outcome: Outcome) -> bool:
+    """Tables; whether all laws hold."""
+    seen = outcome.account
+    print(f"{outcome.minutes:.1f} min, {sum(CROWD.values())} clients\n")
+    print("| clients | number | requests | answers by status |\n|---|---|---|---|")
+    for kind, number in CROWD.items():
+        statuses = {status: count for (who, status), count in sorted(seen.statuses.items()) if who == kind}
+        told = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())
+        print(f"| {kind} | {number} | {seen.requests[kind]:,} | {told or '-'} |")
+    print(f"\n{seen.compared:,} answers compared with the library's\n")
+    for phase, latencies in seen.latencies.items():
+        quantiles = ", ".join(f"p{100 * share:.0f} {_quantile(latencies, share):.3f} s" for share in (0.5, 0.95, 0.99))
+        print(
+            f"honest clients, {phase}: {len(latencies):,} answers, {quantiles}, mean {statistics.mean(latencies):.3f} s"
+        )
+    for when, size in {"before": outcome.before, "last": outcome.sizes[-1], "after": outcome.after}.items():
+        print(f"server, {when}: {size.megabytes:.0f} MB, {size.threads} threads, {size.descriptors} descriptors")
+    print("memory by cycle: " + ", ".join(f"{size.megabytes:.0f}" for size in outcome.sizes) + " MB\n")
+    print("| law | measured | aim |\n|---|---|---|")
+    for name, (measured, aim, holds) in outcome.laws.items():
+        print(f"| {name} | {measured}{'' if holds else ' (!)'} | {aim} |")
+    for text in seen.wrong[:20]:
+        print(text)
+    if "Traceback" in outcome.log:
+        print(outcome.log[outcome.log.index("Traceback") :][:3000])
+    if outcome.schemathesis:
+        print("schemathesis:\n" + outcome.schemathesis[-1500:])
+    return all(holds for _, _, holds in outcome.laws.values())
