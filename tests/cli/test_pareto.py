@@ -109,7 +109,7 @@ def test_an_autoregressive_model_among_others(models, tmp_path, capsys):
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert [m["nfe"] for m in results[1]["measurements"]] == [48, 48]
     tables = capsys.readouterr().out
-    assert tables.count("(48 calls)") == 8  # two tables of GenPPL and two of distances, of two K
+    assert tables.count("(48 calls)") == 12  # two tables of GenPPL and four of distances, of two K
     assert all("**" not in line for line in tables.splitlines() if line.startswith("| ar"))
     with open(tmp_path / "out" / "temperature-aligned.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
