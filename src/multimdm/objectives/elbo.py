@@ -8,7 +8,6 @@ from multimdm.objectives.base import Batch, Network, Sums, of_rows
 from multimdm.objectives.context import Context
 from multimdm.objectives.ramp import NO_RAMP, Ramp
 from multimdm.process import Process
-from multimdm.process.precision import widened
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ def elbo_sums(
     weight = of_rows(density, where[0])
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        log_probs = widened(logits).log_softmax(-1)
-        terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
+        terms = process.logit_loss(logits, clean[rows], state[rows], time[rows])
         reconstruction, identification = terms.reconstruction, terms.identification
         if weight is not None:
             reconstruction, identification = (x * weight[rows] for x in (reconstruction, identification))
