@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 def main() -> None:
     """A table in Markdown."""
-    from support.gpu_costs import cost_of_sampling, cost_of_training, objectives, samplers
+    from support.gpu_costs import cost_of_sampling, cost_of_training, objectives, samplers  # pyright: ignore[reportMissingImports]
 
     print("| | bytes per logit | launches per row | waits |")
     print("|---|---|---|---|")

@@ -8,12 +8,14 @@ by the same rules (what reads the same rows goes together), but they may differ 
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
+import jaxtyping
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 class Schedule(NamedTuple):
@@ -30,6 +32,17 @@ class _ScheduledError(BaseException):
 def schedule_of(function: Callable, args: tuple[Any, ...]) -> Schedule:
     """By the compiler's own account, for arguments of these shapes."""
     return _schedule(function, tuple(_Like(x.shape, x.dtype) if isinstance(x, Tensor) else x for x in args))
+
+
+@contextlib.contextmanager
+def _without_checks() -> Iterator[None]:
+    """Of shapes: the compiler would trace them."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)
 
 
 class _Like(NamedTuple):
@@ -53,8 +66,9 @@ def _schedule(function: Callable, likes: tuple[Any, ...]) -> Schedule:
     args = [torch.empty(x.shape, dtype=x.dtype) if isinstance(x, _Like) else x for x in likes]
     torch._dynamo.reset()
     with (
+        _without_checks(),
         warnings.catch_warnings(action="ignore"),  # of the compiler about its own parts
-        torch.utils._python_dispatch._disable_current_modes(),
+        _disable_current_modes(),
         mock.patch.object(GraphLowering, "compile_to_module", only_schedule),
         config.patch(fx_graph_cache=False),
         contextlib.suppress(_ScheduledError),

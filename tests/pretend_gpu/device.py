@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pretend_gpu.compiled import schedule_of
@@ -222,7 +222,7 @@ def _run_compiled(function: Callable, args: tuple[Any, ...], _: bool) -> Any:
         raise DeviceMismatchError(f"{function.__name__} at {site()} mixes devices: {theirs} are of the host")
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return _Compiled.apply(function, *args)
-    with torch.utils._python_dispatch._disable_current_modes():
+    with _disable_current_modes():
         return _as_written(function, args)
 
 
@@ -238,7 +238,7 @@ class _Compiled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, function, *args):  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.function, ctx.args = function, args
-        with torch.utils._python_dispatch._disable_current_modes():
+        with _disable_current_modes():
             return _as_written(function, args)
 
     @staticmethod
@@ -247,7 +247,7 @@ class _Compiled(torch.autograd.Function):
         needs = ctx.needs_input_grad[1:]
         wanted = [x.detach().requires_grad_() if need else x for x, need in zip(held, needs, strict=True)]
         _running().fused(f"gradient of {ctx.function.__name__}", *schedule_of(ctx.function, tuple(held)))
-        with torch.utils._python_dispatch._disable_current_modes(), torch.enable_grad():
+        with _disable_current_modes(), torch.enable_grad():
             slopes = torch.autograd.grad(
                 ctx.function(*wanted), [x for x, need in zip(wanted, needs, strict=True) if need], _held(grads[0])
             )

@@ -121,7 +121,7 @@ def join_ranks(backend: str, patience: timedelta | None = None) -> None:
     """
     if launched() == 1 or dist.is_initialized():
         return
-    import torch.distributed.nn.functional  # noqa: F401
+    import torch.distributed.nn.functional
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 

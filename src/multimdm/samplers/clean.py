@@ -121,7 +121,7 @@ class Question:
     t: Time
     choice: Choice
     positions: Bool[Tensor, "B L"]
-    where: tuple[Int64[Tensor, " N"], Int64[Tensor, " N"]]
+    where: tuple[Int64[Tensor, " N"], ...]
     """The same as indices, in row-major order."""
     numbers: Tensor | None
     """One per position that is asked for, in row-major order; None if nothing is left to chance."""
