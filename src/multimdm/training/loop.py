@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Streams, debug_checks
 from multimdm.training.answering import answering
+from multimdm.training.background import Background
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
@@ -32,6 +34,7 @@ from multimdm.training.pairs import Pairs
 from multimdm.training.parts import Parts
 from multimdm.training.quantile_pairs import Quantiles, quantile_pairs
 from multimdm.training.rates import learning_rate
+from multimdm.training.reading_ahead import ReadingAhead
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.records import Records, loss_key
 from multimdm.training.resuming import Resume, check_same_run, find_checkpoint, starts_of
@@ -40,6 +43,7 @@ from multimdm.training.settings import TrainingRecipe
 from multimdm.training.signals import Signals
 from multimdm.training.sources import Source
 from multimdm.training.teacher import Teacher
+from multimdm.training.utilisation import flops_per_token, utilisation
 from multimdm.training.validation import describe_nelbo, validation_sums
 from multimdm.training.window import Window
 
@@ -120,6 +124,10 @@ class _Run:
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
         self.teacher = Teacher(engine, job.teacher) if job.teacher is not None else None
         self.pairs = self._pairs()
+        # On a GPU files are read and written beside it. On a CPU, which computes at the same time, nothing is gained.
+        beside = engine.device.type == "cuda"
+        self.writer = Background() if beside else None
+        self.reader = ReadingAhead(job.source.train) if beside and self.pairs is None else None
         self.objective = self._objective()
         self.validated = self._validation_size()
         self.step, self.nelbo = 0, None
@@ -144,7 +152,7 @@ class _Run:
     def to_the_end(self) -> Outcome:
         """Steps, and between them what the recipe asks for."""
         try:
-            window = Window()
+            window = Window(self.seconds)
             while self.step < self.train.steps:
                 start = time.perf_counter()
                 window.add(*self._one_step(), time.perf_counter() - start)
@@ -155,7 +163,7 @@ class _Run:
                     self._save()
                 if self._due(self.log.every):
                     self._report(window)
-                    window = Window()
+                    window = Window(self.seconds)
                 if self._due(self.log.validate_every) or self.step == self.train.steps:
                     self.nelbo = self._validate()
                 if self._due(self.log.sample_every):
@@ -166,6 +174,10 @@ class _Run:
                     self._save()
             return self._finish()
         finally:
+            if self.reader is not None:
+                self.reader.close()
+            if self.writer is not None:
+                self.writer.close()
             self.display.close()
             if self.records is not None:
                 self.records.close()
@@ -184,6 +196,9 @@ class _Run:
             batches = list(self._batches())
             tokens = sum(int(example.counted.sum()) for example, _ in batches)
             tokens = int(self.engine.sum(torch.tensor(tokens))) if self.engine.ranks > 1 else tokens
+            if self.reader is not None:
+                following = (self.step + 1) * self.train.batch_size
+                self.reader.expect((following + part.start, len(part)) for part in self.parts)
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
             for number, (_, batch) in enumerate(batches):
@@ -249,7 +264,7 @@ class _Run:
     def _texts(self, first: int, num: int) -> tuple[Example, torch.Tensor | None]:
         """Training texts, and their noise if it belongs to them."""
         if self.pairs is None:
-            return self.job.source.train(first, num), None
+            return (self.reader or self.job.source.train)(first, num), None
         example, noise = self.pairs.train(first, num)
         return example, noise.to(self.engine.device)
 
@@ -274,7 +289,20 @@ class _Run:
             if isinstance(self.objective, Distillation):
                 numbers |= self.objective.settings_at(self.step - 1, self.train.steps)
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
+            self._record("cost", **self._cost(window))
             self.display.show(self.step, numbers)
+
+    def _cost(self, window: "Window") -> dict[str, float]:
+        """Seconds per step, for data and for the step itself; on a GPU its memory at most, and how well it is used."""
+        data, step = window.seconds("data"), window.seconds("step")
+        cost = {"data_seconds": data, "step_seconds": step}
+        device = self.engine.device
+        if device.type == "cuda":
+            cost["peak_memory"] = float(torch.cuda.max_memory_allocated(device))
+        asked = 0.5 if isinstance(self.job.model.process, MultiMask) else 1.0
+        each = flops_per_token(self.engine.network, self.job.source.length, asked, self.teacher is not None)
+        share = utilisation(each * window.tokens / self.engine.ranks, data + step, device)
+        return cost if share is None else {**cost, "utilisation": share}
 
     def _validate(self, record: bool = True) -> Nelbo | None:
         """The NELBO of the averaged weights on held-out sequences, shared out among ranks."""
@@ -342,10 +370,16 @@ class _Run:
                 if self.pairs is not None:
                     tensors |= self.pairs.state()
                 if self.engine.is_main:
-                    self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts)
+                    about = self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts
+                    if self.writer is None:
+                        self.checkpoints.save(*about)
+                    else:  # what was gathered from the GPU is a copy, which training does not touch
+                        self.writer.run(partial(self.checkpoints.save, *about))
 
     def _stopped(self) -> BaseException:
         """Leave once the main rank has saved: a launcher ends all ranks when the first one leaves."""
+        if self.writer is not None:
+            self.writer.wait()
         self.engine.agree(self.step)
         self.display.close()
         if self.engine.is_main:
@@ -386,6 +420,8 @@ class _Run:
     def _finish(self) -> Outcome:
         if self.nelbo is None:  # the run had been at its end before
             self.nelbo = self._validate(record=False)
+        if self.writer is not None:
+            self.writer.wait()
         target = self.out / "model"
         if self.engine.is_main or self.engine.sharded:
             model = self._current_model()
