@@ -1,5 +1,7 @@
 """The arithmetic that a checkpoint is opened in."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -66,7 +68,8 @@ def test_emulated_bfloat16_is_refused_and_not_chosen(monkeypatch):
 
 @pytest.mark.parametrize(("precision", "on"), [("tf32", True), ("float32", False)])
 def test_tf32_is_switched_for_the_program(precision, on):
-    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    products: Any = torch.backends.cuda.matmul
+    convolutions: Any = torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32
     try:
         products.allow_tf32 = not on

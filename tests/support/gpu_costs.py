@@ -17,7 +17,7 @@ from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.sdtt import Sdtt
 from multimdm.objectives.settings import ConsistencySettings, SdttSettings
 from multimdm.process import Hybrid, MultiMask, Process, Streams, Uniform
-from multimdm.process.chunks import ENTRIES_ON_A_GPU
+from multimdm.process.chunks import ENTRIES_ON_A_GPU, TRAINED_ON_A_GPU
 from multimdm.samplers import Sampling, generate
 from multimdm.samplers.steps import step_of
 from pretend_gpu import Counts, pretend_gpu
@@ -100,7 +100,7 @@ def cost_of_training(objective: Objective) -> Cost:
         batch = Batch(ids, None, times, Streams.spawn(0, len(ids)), step=1, steps=100, noise=noise)
         taught(network, batch).loss.backward()
 
-    return _cost(step)
+    return _cost(step, TRAINED_ON_A_GPU)
 
 
 def cost_of_sampling(process: Process, settings: Sampling) -> Cost:
@@ -110,21 +110,25 @@ def cost_of_sampling(process: Process, settings: Sampling) -> Cost:
     def draw(network: Head, _: Head, ids: Tensor) -> None:
         generate(network, process, step, ids, generator=Streams.spawn(0, len(ids)))
 
-    whole = _cost(draw)
+    whole = _cost(draw, ENTRIES_ON_A_GPU)
     calls = step.num_steps
     return Cost(whole.bytes_per_logit / calls, whole.launches_per_row / calls, -(-whole.waits // calls))
 
 
-def _cost(work: Callable[[Head, Head, Tensor], None]) -> Cost:
+def _cost(work: Callable[[Head, Head, Tensor], None], entries: int) -> Cost:
     one, two = (_counted(work, sequences) for sequences in (B, 2 * B))  # in one chunk, and in two like it
     per_chunk = sum(two.launches.values()) - sum(one.launches.values())
-    chunks = -(-PAPERS_ROWS * PAPERS_VOCABULARY // ENTRIES_ON_A_GPU)
+    chunks = -(-PAPERS_ROWS * PAPERS_VOCABULARY // entries)
     launches = sum(one.launches.values()) + (chunks - 1) * per_chunk
     return Cost(one.bytes / (B * L * V), launches / PAPERS_ROWS, sum(one.waits.values()))
 
 
 def _counted(work: Callable[[Head, Head, Tensor], None], sequences: int) -> Counts:
-    with pretend_gpu() as counts, mock.patch("multimdm.process.chunks.ENTRIES_ON_A_GPU", B * L * V):
+    with (
+        pretend_gpu() as counts,
+        mock.patch("multimdm.process.chunks.ENTRIES_ON_A_GPU", B * L * V),
+        mock.patch("multimdm.process.chunks.TRAINED_ON_A_GPU", B * L * V),
+    ):
         torch.manual_seed(0)
         networks = Head(V, sequences, L), Head(V, sequences, L)
         ids = torch.randint(V, (sequences, L)).to(DEVICE)

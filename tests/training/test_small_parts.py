@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -108,7 +109,7 @@ def test_trackers_are_optional(package, installed, tmp_path, monkeypatch):
     stub = ModuleType(package)
     vars(stub).update(init=lambda **about: (seen.append(about), run)[1], Table=lambda columns, data: data)
     monkeypatch.setitem(sys.modules, package, stub if installed else None)
-    log = LogSettings(tensorboard=False, **{package: "project"})
+    log = replace(LogSettings(tensorboard=False), **{package: "project"})
     if not installed:
         with pytest.raises(ValueError, match=f"pip install {package}"):
             Records(tmp_path, "x", log, 0, {})

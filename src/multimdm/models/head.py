@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.process.chunks import ENTRIES_ON_A_GPU, chunk_rows
+from multimdm.process.chunks import TRAINED_ON_A_GPU, chunk_rows
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of logits on a CPU: 32 MB in float32."""
@@ -45,8 +45,8 @@ class _ReducedLogits(torch.autograd.Function):
         needs = [grad_enabled and need for need in ctx.needs_input_grad[:3]]
         wants_gradient = any(needs)
         gradients = [torch.zeros_like(x) if need else None for x, need in zip(inputs, needs, strict=True)]
-        entries = ENTRIES_ON_A_GPU if _as_on_a_gpu.get() else _CHUNK_ENTRIES
-        rows_per_chunk = chunk_rows(weight.shape[0], features, entries)
+        entries = TRAINED_ON_A_GPU if _as_on_a_gpu.get() else _CHUNK_ENTRIES
+        rows_per_chunk = chunk_rows(weight.shape[0], features, entries, wants_gradient)
         parts: list[tuple[Tensor, ...]] = []
         matrix = None
         for start in range(0, max(1, len(features)), rows_per_chunk):

@@ -43,7 +43,7 @@ def log1p_sum(
 
 
 def _chunks(table: Tensor) -> Iterator[slice]:
-    rows = chunk_rows(table.shape[-1], table, _CHUNK_ENTRIES)
+    rows = chunk_rows(table.shape[-1], table, _CHUNK_ENTRIES, trained=True)
     for start in range(0, table.shape[0], rows):
         yield slice(start, start + rows)
 

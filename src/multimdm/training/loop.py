@@ -19,6 +19,7 @@ from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
 from multimdm.models import Backbone
 from multimdm.objectives import Batch, Distillation, Objective, stratified_times
+from multimdm.objectives.base import TIMES
 from multimdm.objectives.time_density import draw_times
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
@@ -135,6 +136,7 @@ class _Run:
             self._restore(found)
         self.starts = found.starts if found is not None else starts_of(job.recipe) if engine.is_main else {}
         self.seconds: dict[str, float] = defaultdict(float)
+        self.by_time = torch.zeros(2, TIMES, dtype=torch.float64)
         self.records: Records | None = None
         if engine.is_main:
             checkpoints.set_aside_after(self.step)
@@ -201,6 +203,7 @@ class _Run:
                 self.reader.expect((following + part.start, len(part)) for part in self.parts)
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
+            by_time = torch.zeros(2, TIMES, dtype=torch.float64, device=self.engine.device)
             for number, (_, batch) in enumerate(batches):
                 torch.manual_seed(derive(self.seed, "dropout", self.step, number, self.engine.rank))
                 with self.engine.accumulating(last=number == len(batches) - 1):
@@ -208,8 +211,11 @@ class _Run:
                     self.engine.backward(result.loss * (self.engine.ranks / tokens))
                 for name, value in {"loss": result.loss.detach(), **result.terms}.items():
                     sums[name] = sums.get(name, 0.0) + value.double()
-            totals = self.signals.sum(self.engine, torch.stack(list(sums.values()))) / tokens
-            terms = dict(zip(sums, totals.tolist(), strict=True))
+                if result.by_time is not None:
+                    by_time += result.by_time
+            totals = self.signals.sum(self.engine, torch.cat([torch.stack(list(sums.values())), by_time.flatten()]))
+            terms = dict(zip(sums, (totals[: len(sums)] / tokens).tolist(), strict=True))
+            self.by_time += totals[len(sums) :].view(2, TIMES)
             norm = self.engine.gradient_norm(self.train.clip)
             self._check_finite(terms, norm)
             rate = learning_rate(self.step, self.train)
@@ -290,7 +296,16 @@ class _Run:
                 numbers |= self.objective.settings_at(self.step - 1, self.train.steps)
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
             self._record("cost", **self._cost(window))
+            self._record_times()
             self.display.show(self.step, numbers)
+
+    def _record_times(self) -> None:
+        """The loss in nats per token by the times of the sequences, where there were any since the last report."""
+        losses, tokens = self.by_time.tolist()
+        self.by_time.zero_()
+        found = {f"loss_{part / TIMES:g}": losses[part] / tokens[part] for part in range(TIMES) if tokens[part]}
+        if found:
+            self._record("times", **found)
 
     def _cost(self, window: "Window") -> dict[str, float]:
         """Seconds per step, for data and for the step itself; on a GPU its memory at most, and how well it is used."""
