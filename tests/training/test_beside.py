@@ -7,7 +7,10 @@ import torch
 
 from multimdm.data.prepared import Example
 from multimdm.training.background import Background
+from multimdm.training.checkpoints import Checkpoints
+from multimdm.training.loop import train
 from multimdm.training.reading_ahead import ReadingAhead
+from support.runs import metrics, tiny_job, weights
 
 
 def test_tasks_run_one_after_another_beside_the_caller():
@@ -63,3 +66,32 @@ def test_an_error_of_reading_is_told_where_texts_are_asked_for():
     with pytest.raises(ValueError, match="sequence 7 is not there"):
         reader(7, 1)
     reader.close()
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """All is read and written beside; but the writer ends before training goes on, whose weights it shares on a CPU."""
+    begin = Background.run
+    monkeypatch.setattr("multimdm.training.loop.works_beside", lambda device: True)
+    monkeypatch.setattr(Background, "run", lambda self, task: (begin(self, task), self.wait())[1])
+
+
+def test_a_run_that_reads_and_writes_beside_is_the_same_run(tmp_path, request):
+    train(tiny_job("run"), tmp_path / "plain", quiet=True)
+    request.getfixturevalue("as_on_a_gpu")
+    train(tiny_job("run"), tmp_path / "beside", quiet=True)
+    assert weights(tmp_path / "beside") == weights(tmp_path / "plain")
+    assert metrics(tmp_path / "beside") == metrics(tmp_path / "plain")
+    kept = [sorted(path.name for path in (tmp_path / run / "checkpoints").iterdir()) for run in ("plain", "beside")]
+    assert kept[0] == kept[1] != []
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("multimdm.training.loop.works_beside", lambda device: True)
+    monkeypatch.setattr(Checkpoints, "save", full)
+    with pytest.raises(OSError, match="the disk is full"):
+        train(tiny_job("run"), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "model").exists()

@@ -3,6 +3,13 @@
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import torch
+
+
+def works_beside(device: torch.device) -> bool:
+    """Whether files are better read and written beside the computation: a CPU that computes would gain nothing."""
+    return device.type == "cuda"
+
 
 class Background:
     """Writes while the GPU computes. The next task waits for the last one, so that at most one copy is in memory."""

@@ -25,7 +25,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Streams, debug_checks
 from multimdm.training.answering import answering
-from multimdm.training.background import Background
+from multimdm.training.background import Background, works_beside
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
@@ -125,8 +125,7 @@ class _Run:
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
         self.teacher = Teacher(engine, job.teacher) if job.teacher is not None else None
         self.pairs = self._pairs()
-        # On a GPU files are read and written beside it. On a CPU, which computes at the same time, nothing is gained.
-        beside = engine.device.type == "cuda"
+        beside = works_beside(engine.device)
         self.writer = Background() if beside else None
         self.reader = ReadingAhead(job.source.train) if beside and self.pairs is None else None
         self.objective = self._objective()
