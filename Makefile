@@ -79,6 +79,7 @@ bench: .venv/installed  ## measure speed as ratios
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/serving.py
 	$(BIN)/python benchmarks/distillation.py
+	$(BIN)/python benchmarks/gpu_costs.py
 
 clean:  ## remove the environment, caches and runs
 	rm -rf .venv runs dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -15,7 +15,7 @@ from support.shortening import with_options
 DOCS = Path(__file__).parents[2] / "docs"
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0"
+SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0 --train.no-compile"
 SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
 EXTRA = {
     "pretrain": f"{SHORT} {SMALL}",

@@ -51,7 +51,7 @@ def place(tmp_path_factory):
     return folder
 
 
-SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0 "
+SHORT = "--train.steps 2 --train.batch-size 2 --log.validation-sequences 2 --log.sample-every 0 --train.no-compile "
 SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2 "
 EXTRA = {
     "pretrain": SHORT + SMALL,

@@ -187,3 +187,18 @@ def test_the_relaxation_needs_the_linear_schedule():
 def test_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         Relaxation(**settings)
+
+
+@pytest.mark.parametrize("name", ["mdlm", "M=3", "uniform"])
+def test_losses_by_time_add_up_and_belong_to_their_times(name):
+    from support.distilling import PROCESSES, B, L, batch, network
+
+    process = PROCESSES[name]
+    sums = Elbo(process)(network(process), batch(padded=True))
+    assert sums.by_time is not None
+    losses, tokens = sums.by_time
+    torch.testing.assert_close(losses.sum(), sum(sums.terms.values()).double(), rtol=1e-9, atol=1e-9)
+    # Times are 0.1, 0.26, 0.42, 0.58, 0.74, 0.9; lengths 7, 5, 7, 1, 3, 6.
+    assert tokens.tolist() == [0, 7, 5, 0, 7, 1, 0, 3, 0, 6]
+    assert not losses[tokens == 0].any()
+    assert (B, L) == (6, 7)

@@ -28,7 +28,7 @@ CHUNKED = pytest.mark.usefixtures("_several_chunks")
 def _several_chunks(monkeypatch):
     """Of the student's logits and of the teacher's draws."""
     monkeypatch.setattr("multimdm.models.head._CHUNK_ENTRIES", 4 * V)
-    monkeypatch.setattr("multimdm.objectives.sdtt._ROWS", 5 * V)
+    monkeypatch.setattr("multimdm.objectives.sdtt._CHUNK_ENTRIES", 5 * V)
 
 
 def batch(padded: bool = False) -> Batch:

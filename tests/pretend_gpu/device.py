@@ -11,9 +11,10 @@ from unittest import mock
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
+from pretend_gpu.compiled import schedule_of
 from pretend_gpu.counts import Counts, site
 
 aten = torch.ops.aten
@@ -200,6 +201,8 @@ def pretend_gpu() -> Iterator[Counts]:
             "as_tensor": _made_by(make_as),
         }.items():
             stack.enter_context(mock.patch(f"torch.{name}", value))
+        stack.enter_context(mock.patch("multimdm.process.fusing.has_compiler", return_value=True))
+        stack.enter_context(mock.patch("multimdm.process.fusing.run_compiled", _run_compiled))
         # Otherwise `module.to` would put what is on the device into a tensor of the host.
         overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
         stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, overwrite)
@@ -209,6 +212,47 @@ def pretend_gpu() -> Iterator[Counts]:
             yield _counts
         finally:
             _counts = before
+
+
+def _run_compiled(function: Callable, args: tuple[Any, ...], _: bool) -> Any:
+    """As written, by the CPU; counted as the compiler would run it."""
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    theirs = [tuple(x.shape) for x in tensors if not isinstance(x, PretendTensor)]
+    if theirs:
+        raise DeviceMismatchError(f"{function.__name__} at {site()} mixes devices: {theirs} are of the host")
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return _Compiled.apply(function, *args)
+    with _disable_current_modes():
+        return _as_written(function, args)
+
+
+def _as_written(function: Callable, args: tuple[Any, ...]) -> Any:
+    held = tuple(_held(x) for x in args)
+    _running().fused(function.__name__, *schedule_of(function, held))
+    return tree_map(lambda x: PretendTensor(x) if isinstance(x, Tensor) else x, function(*held))
+
+
+class _Compiled(torch.autograd.Function):
+    """One that is differentiated: the compiler makes a second graph, which is counted as one like the first."""
+
+    @staticmethod
+    def forward(ctx, function, *args):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.function, ctx.args = function, args
+        with _disable_current_modes():
+            return _as_written(function, args)
+
+    @staticmethod
+    def backward(ctx, *grads):  # pyright: ignore[reportIncompatibleMethodOverride]
+        held = [_held(x) for x in ctx.args]
+        needs = ctx.needs_input_grad[1:]
+        wanted = [x.detach().requires_grad_() if need else x for x, need in zip(held, needs, strict=True)]
+        _running().fused(f"gradient of {ctx.function.__name__}", *schedule_of(ctx.function, tuple(held)))
+        with _disable_current_modes(), torch.enable_grad():
+            slopes = torch.autograd.grad(
+                ctx.function(*wanted), [x for x, need in zip(wanted, needs, strict=True) if need], _held(grads[0])
+            )
+        found = iter(slopes)
+        return None, *(PretendTensor(next(found)) if need else None for need in needs)
 
 
 _counts: Counts | None = None

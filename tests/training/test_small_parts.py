@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -97,26 +98,30 @@ def test_tensorboard_gets_numbers_and_texts(tmp_path):
     assert b"a story" in events.read_bytes()
 
 
+@pytest.mark.parametrize("package", ["wandb", "trackio"])
 @pytest.mark.parametrize("installed", [True, False])
-def test_weights_and_biases_is_optional(installed, tmp_path, monkeypatch):
+def test_trackers_are_optional(package, installed, tmp_path, monkeypatch):
     import sys
-    from types import SimpleNamespace
+    from types import ModuleType, SimpleNamespace
 
     seen: list = []
     run = SimpleNamespace(log=seen.append, finish=lambda: seen.append("done"), define_metric=lambda *_, **__: None)
-    stub = SimpleNamespace(init=lambda **about: (seen.append(about), run)[1])
-    monkeypatch.setitem(sys.modules, "wandb", stub if installed else None)
-    log = LogSettings(tensorboard=False, wandb="project")
+    stub = ModuleType(package)
+    vars(stub).update(init=lambda **about: (seen.append(about), run)[1], Table=lambda columns, data: data)
+    monkeypatch.setitem(sys.modules, package, stub if installed else None)
+    log = replace(LogSettings(tensorboard=False), **{package: "project"})
     if not installed:
-        with pytest.raises(ValueError, match="pip install wandb"):
+        with pytest.raises(ValueError, match=f"pip install {package}"):
             Records(tmp_path, "x", log, 0, {})
         return
     records = Records(tmp_path, "x", log, 0, {"a": 1})
-    records.write("train", 3, loss=0.5, texts=["left out"])
+    records.write("train", 3, loss=0.5, texts=["a story"])
     records.close()
     assert seen[0]["project"] == "project"
     assert seen[0]["config"] == {"a": 1}
-    assert seen[1:] == [{"step": 3, "train/loss": 0.5}, "done"]
+    texts = [["a story"]] if package == "wandb" else "a story"
+    assert seen[1:] == [{"step": 3, "train/loss": 0.5, "train/texts": texts}, "done"]
     Records(tmp_path, "x", log, 3, {}).close()
-    assert seen[-2]["id"] == seen[0]["id"]  # a resumed run goes on under its old number
+    name = "id" if package == "wandb" else "name"
+    assert seen[-2][name] == seen[0][name]  # a resumed run goes on under its old one
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["loss"] == 0.5

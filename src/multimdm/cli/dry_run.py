@@ -1,35 +1,13 @@
 """`--dry-run` of the commands that train: what a recipe would take, in place of training."""
 
-from dataclasses import dataclass
-
 from multimdm.training.estimate import Estimate, estimate
+from multimdm.training.gpus import GPUS
 from multimdm.training.outline import Start, Texts, outline, read_start
 from multimdm.training.settings import PretrainRecipe, TrainingRecipe
 
 UTILISATION = 0.35
 """Share of the peak that training is assumed to reach. An assumption: nothing here was measured on a GPU."""
 _GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """As its maker describes it."""
-
-    flops: float
-    """Peak of dense bfloat16 products per second."""
-    memory: int
-    """In GB, of 10^9 bytes."""
-
-
-GPUS = {
-    "b200": Gpu(2250e12, 180),
-    "h200": Gpu(989e12, 141),
-    "h100": Gpu(989e12, 80),
-    "a100": Gpu(312e12, 80),
-    "a100-40": Gpu(312e12, 40),
-    "l40s": Gpu(362e12, 48),
-    "rtx4090": Gpu(165e12, 24),
-}
 
 
 def dry_run(recipe: TrainingRecipe, ranks: int, gpu: str | None, assumed: tuple[int, int] | None) -> str:

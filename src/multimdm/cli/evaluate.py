@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from multimdm.cli.device import Device, check_device
+from multimdm.cli.device import Device, PrecisionOption, check_device
 from multimdm.cli.measuring import (
     WITHOUT,
     Opener,
@@ -79,6 +79,7 @@ class Options:
     longer where the model's lineage says."""
     drawing: Drawing = field(default_factory=Drawing)
     device: Device = "auto"
+    precision: PrecisionOption = "auto"
     out: Path | None = None
     """Directory for results.json; the same command again goes on where it was stopped."""
     report: bool = False
@@ -154,7 +155,9 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
     align = parse_entropy(options.align_entropy)
     store = Store(None if options.out is None else options.out / "points")
     judge = options.judge if options.steps else WITHOUT
-    subject = Opener(judge, options.drawing, store, options.device).open(options.checkpoint, None, options.steps)
+    subject = Opener(judge, options.drawing, store, options.device, options.precision).open(
+        options.checkpoint, None, options.steps
+    )
     steps = options.steps if subject.model.process is not None else (subject.length,) * bool(options.steps)
     wanting = [*(["--align-entropy corpus"] if align == "corpus" else []), *(["--recall"] if options.recall else [])]
     if options.recall and not has_recall(subject.model):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from multimdm.evaluation.settings import Drawing
+from multimdm.models.arithmetic import Precision
 
 if TYPE_CHECKING:
     from multimdm.evaluation.judges.features import Reader
@@ -48,10 +49,14 @@ def parse_entropy(text: str | None) -> float | Literal["corpus"] | None:
 class Opener:
     """Opens checkpoints with their judges; whatever cannot be found or does not fit is an error before any sampling."""
 
-    def __init__(self, judge: str | None, drawing: Drawing, store: "Store", device: str) -> None:
+    def __init__(
+        self, judge: str | None, drawing: Drawing, store: "Store", device: str, precision: Precision = "auto"
+    ) -> None:
         from multimdm.evaluation.judges import Judges
 
-        self._judge, self._drawing, self._store, self._device = judge, drawing, store, device
+        self._judge, self._drawing, self._store = judge, drawing, store
+        self._device = device
+        self._precision: Precision = precision
         self._judges = Judges()  # one network for all checkpoints
 
     def open(self, path: str, label: str | None, steps: Sequence[int]) -> "Subject":
@@ -59,7 +64,7 @@ class Opener:
         from multimdm.evaluation.subject import Subject
         from multimdm.evaluation.tales_models import speaks_tales
 
-        subject = Subject.open(path, label, self._drawing, self._store, self._device)
+        subject = Subject.open(path, label, self._drawing, self._store, self._device, self._precision)
         length = subject.length  # checks it
         for K in steps:
             subject.check(K)

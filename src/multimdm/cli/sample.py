@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from multimdm.builtin import USUAL
-from multimdm.cli.device import Device, check_device
+from multimdm.cli.device import Device, PrecisionOption, check_device
 from multimdm.cli.parsing import parse
 from multimdm.data.inert import inert, inert_json
 from multimdm.samplers.foreign_names import our_word
@@ -61,6 +61,7 @@ class Options:
     batch_size: int = 64
     """Sequences that go through the network together."""
     device: Device = "auto"
+    precision: PrecisionOption = "auto"
     trace: bool = False
     """Also show the states of every step, as a grid."""
     json: bool = False
@@ -130,7 +131,7 @@ def _open(options: Options) -> "Model":
     """The model; everything that can fail before any work."""
     from multimdm.pipeline import load
 
-    model = load(options.checkpoint, options.device, base=options.base)
+    model = load(options.checkpoint, options.device, options.precision, options.base)
     if model.tokenizer is None and not options.json:
         raise ValueError(
             f"{options.checkpoint} has no tokenizer to make text of the ids: import it with --tokenizer NAME, "

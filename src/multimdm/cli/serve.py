@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from multimdm.builtin import SERVED
-from multimdm.cli.device import Device, check_device
+from multimdm.cli.device import Device, PrecisionOption, check_device
 from multimdm.cli.parsing import parse
 from multimdm.serving.limits import Limits
 
@@ -41,6 +41,7 @@ class Options:
     grace: int = 30
     """Seconds that running requests have to finish when the server is stopped."""
     device: Device = "auto"
+    precision: PrecisionOption = "auto"
     quiet: bool = False
     """Do not log every request."""
 
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
 
     with bind(Address(options.host, options.port)) as bound:
         address = Address(options.host, bound.getsockname()[1])
-        offers = open_checkpoints(options.checkpoints, options.device, options.bos)
+        offers = open_checkpoints(options.checkpoints, options.device, options.bos, options.precision)
         app = create_app(offers, options.limits, key, address.hosts, options.allow_origin)
         print(f"serving {', '.join(offers)}; the playground is at {address.url}", flush=True)
         if not address.loopback and key is None:

@@ -50,7 +50,8 @@ class Example(NamedTuple):
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """Ids, and what is not padding: None if nothing is, which spares networks a mask."""
-        return self.ids.to(device), None if bool(self.valid.all()) else self.valid.to(device)
+        valid = None if bool(self.valid.all()) else self.valid.to(device, non_blocking=True)
+        return self.ids.to(device, non_blocking=True), valid
 
 
 class PreparedData(Dataset[Example]):

@@ -16,7 +16,6 @@ from multimdm.objectives.base import Network
 from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.process.checks import check_integer
-from multimdm.process.precision import widened
 from multimdm.samplers.tied import refuse_tied
 
 
@@ -83,8 +82,7 @@ def _summed_loss(
     clean, state, time = x_0[where], x_t[where], t[where[0]]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        log_probs = widened(logits).log_softmax(-1)
-        terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
+        terms = process.logit_loss(logits, clean[rows], state[rows], time[rows])
         return (terms.reconstruction + terms.identification).double()
 
     terms = network(x_t, t, active, None, reduce)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
-from torch.nn import functional as F
 
 from multimdm.evaluation.hidden_counts import draw_hidden, hide
 from multimdm.objectives.base import Network, both
@@ -20,7 +19,7 @@ from multimdm.objectives.times import stratified_times
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Streams
 from multimdm.process.anchored import anchored_loss, shown_with_end, told_of_end
 from multimdm.process.checks import require
-from multimdm.process.precision import widened
+from multimdm.process.cross_entropy import cross_entropy
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,7 @@ def loss_at(
     clean, state, time = ids[active], x_t[active], t[:, None].expand(ids.shape)[active]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        log_probs = widened(logits).log_softmax(-1)
-        terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
+        terms = process.logit_loss(logits, clean[rows], state[rows], time[rows])
         return torch.stack([terms.reconstruction, terms.identification], dim=1)
 
     return _per_sequence(network(shown, t, active, valid, reduce), active)
@@ -225,8 +223,7 @@ def _hybrid_loss(
     clean, time = ids[hidden], t[:, None].expand(ids.shape)[hidden]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        log_probs = widened(logits).log_softmax(-1)
-        loss = process.loss(log_probs, clean[rows], time[rows])
+        loss = process.logit_loss(logits, clean[rows], time[rows])
         return torch.stack([loss, torch.zeros_like(loss)], dim=1)
 
     return _per_sequence(network(process.shown(x_t, t), t, hidden, valid, reduce), hidden)
@@ -238,8 +235,7 @@ def _next_token_loss(
     clean = ids[counted]
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        logits = widened(logits)
-        loss = F.cross_entropy(logits, clean[rows], reduction="none")
+        loss = cross_entropy(logits, clean[rows], "none")
         return torch.stack([loss, torch.zeros_like(loss)], dim=1)
 
     return _per_sequence(network(shift_right(ids, start), None, counted, valid, reduce), counted)

@@ -29,6 +29,7 @@ from multimdm.evaluation.sampler_likelihood import SamplerLikelihood, StateOrder
 from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, shortfall_on_data
 from multimdm.evaluation.store import Store
+from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.description import kind_of, size_of
 from multimdm.pipeline.generation import check_fit, length_of
@@ -58,7 +59,15 @@ class Subject:
     """Instead of the one that the checkpoint advises."""
 
     @classmethod
-    def open(cls, path: str, label: str | None, drawing: Drawing, store: Store, device: str = "auto") -> "Subject":
+    def open(
+        cls,
+        path: str,
+        label: str | None,
+        drawing: Drawing,
+        store: Store,
+        device: str = "auto",
+        precision: Precision = "auto",
+    ) -> "Subject":
         """Load a checkpoint, or make a perfect model by its name; no judge yet, since judges are made for a model.
 
         What the drawing leaves open is as the checkpoint advises, from here on: results and requests name it.
@@ -68,8 +77,9 @@ class Subject:
             fingerprint = model.fingerprint
         else:
             directory = local_directory(path)
-            model = load(directory, device)
-            fingerprint = fingerprint_of_checkpoint(directory)
+            model = load(directory, device, precision)
+            # What was measured in another arithmetic is another result.
+            fingerprint = fingerprint_of_checkpoint(directory) + ("" if precision == "auto" else f", {precision}")
         return cls(label or label_of(path), path, fingerprint, model, None, drawing.resolved(model.advice), store)
 
     @property

@@ -1,5 +1,7 @@
 """The diffusion transformer: (x_t, t) -> logits of the clean tokens, at the positions that are asked for."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -27,6 +29,8 @@ class DiT(nn.Module):
         self.config = config
         self.recompute = False
         """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
+        self.arithmetic: torch.dtype | None = None
+        """In which products of matrices are computed, unless it is what the weights are in."""
         d = config.hidden_dim
         rows = config.vocab_size + config.num_masks + config.noise_rows
         self.vocab_embed = Embedding(rows, d, config.embedding_norm, config.noise_rows)
@@ -59,7 +63,8 @@ class DiT(nn.Module):
         if reduce is None:
             return self.logits(features)
         linear = self.output_layer.linear
-        return reduce_logits(features.reshape(-1, features.shape[-1]), linear.weight, self._bias(), reduce)
+        with self._autocast():
+            return reduce_logits(features.reshape(-1, features.shape[-1]), linear.weight, self._bias(), reduce)
 
     def features(
         self,
@@ -69,6 +74,16 @@ class DiT(nn.Module):
         valid: Bool[Tensor, "B L"] | None = None,
     ) -> Tensor:
         """What the map to logits sees: [B, L, d]; with `positions`, [positions.sum(), d]."""
+        with self._autocast():
+            return self._features(x_t, t, positions, valid)
+
+    def _features(
+        self,
+        x_t: Int[Tensor, "B L"] | Mixture | NoisyMixture,
+        t: Time | None,
+        positions: Bool[Tensor, "B L"] | None,
+        valid: Bool[Tensor, "B L"] | None,
+    ) -> Tensor:
         x = self._embed(x_t)
         L = x.shape[1]
         if self.config.max_length < L:
@@ -87,7 +102,13 @@ class DiT(nn.Module):
     def logits(self, features: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows V"]:
         """The map to logits: `logits(features(...))` is what a call gives."""
         weight = self.output_layer.linear.weight
-        return F.linear(features.to(weight.dtype), weight, self._bias())
+        with self._autocast():
+            return F.linear(features.to(weight.dtype), weight, self._bias())
+
+    def _autocast(self) -> AbstractContextManager:
+        if self.arithmetic is None:
+            return nullcontext()
+        return torch.autocast(self.output_layer.linear.weight.device.type, self.arithmetic)
 
     def _embed(self, x_t: Tensor | Mixture | NoisyMixture) -> Float[Tensor, "B L d"]:
         if isinstance(x_t, NoisyMixture):

@@ -14,10 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from multimdm.process.chunks import TRAINED_ON_A_GPU, chunk_rows
+
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of logits on a CPU: 32 MB in float32."""
-_CHUNK_ENTRIES_GPU = 2**27
-"""On a GPU, which small chunks would leave idle."""
 
 _as_on_a_gpu = ContextVar("as_on_a_gpu", default=False)
 
@@ -45,8 +45,10 @@ class _ReducedLogits(torch.autograd.Function):
         needs = [grad_enabled and need for need in ctx.needs_input_grad[:3]]
         wants_gradient = any(needs)
         gradients = [torch.zeros_like(x) if need else None for x, need in zip(inputs, needs, strict=True)]
-        rows_per_chunk = max(1, _entries(features) // weight.shape[0])
+        entries = TRAINED_ON_A_GPU if _as_on_a_gpu.get() else _CHUNK_ENTRIES
+        rows_per_chunk = chunk_rows(weight.shape[0], features, entries, wants_gradient)
         parts: list[tuple[Tensor, ...]] = []
+        matrix = None
         for start in range(0, max(1, len(features)), rows_per_chunk):
             rows = slice(start, min(start + rows_per_chunk, len(features)))
             logits = F.linear(features[rows], weight, bias)
@@ -56,7 +58,8 @@ class _ReducedLogits(torch.autograd.Function):
             result = result if isinstance(result, tuple) else (result,)
             if wants_gradient and _is_loss(result[0]) and result[0].requires_grad:
                 (slope,) = torch.autograd.grad(result[0], logits)
-                _add_gradients(gradients, slope, features, weight, rows)
+                matrix = weight.to(slope.dtype) if matrix is None else matrix  # once: autocast's own copy is its secret
+                _add_gradients(gradients, slope, features, matrix, rows)
             parts.append(tuple(x.detach() for x in result))
         ctx.gradients = gradients  # not `save_for_backward`: the backward pass scales them in place
         results = tuple(_join(column) for column in zip(*parts, strict=True))
@@ -81,19 +84,15 @@ def chunks_as_on_a_gpu() -> Iterator[None]:
         _as_on_a_gpu.reset(token)
 
 
-def _entries(features: Tensor) -> int:
-    return _CHUNK_ENTRIES_GPU if features.is_cuda or _as_on_a_gpu.get() else _CHUNK_ENTRIES
-
-
 def _add_gradients(
-    gradients: list[Tensor | None], slope: Tensor, features: Tensor, weight: Tensor, rows: slice
+    gradients: list[Tensor | None], slope: Tensor, features: Tensor, matrix: Tensor, rows: slice
 ) -> None:
-    """Of a chunk's loss, by features, weight and bias, as far as they are wanted."""
+    """Of a chunk's loss, by features, weight and bias, as far as they are wanted; `matrix` is the weight as `slope`."""
     of_features, of_weight, of_bias = gradients
     if of_features is not None:
-        of_features[rows] = (slope @ weight.to(slope.dtype)).to(features.dtype)
+        of_features[rows] = (slope @ matrix).to(features.dtype)
     if of_weight is not None:
-        if slope.dtype == weight.dtype:
+        if slope.dtype == of_weight.dtype:
             of_weight.addmm_(slope.T, features[rows].to(slope.dtype))
         else:  # multiplied in the precision of autocast, summed in that of the weight
             of_weight += slope.T @ features[rows].to(slope.dtype)

@@ -51,6 +51,10 @@ class Batch:
         return self.step / self.steps
 
 
+TIMES = 10
+"""Parts of (0, 1) by which losses are told apart."""
+
+
 class Sums(NamedTuple):
     """The value of an objective over a batch: sums over tokens, in nats."""
 
@@ -58,6 +62,8 @@ class Sums(NamedTuple):
     """What is minimised; it can be differentiated."""
     terms: dict[str, Tensor]
     """What it is made of, without gradient and without the weights of a curriculum."""
+    by_time: Tensor | None = None
+    """[2, TIMES]: what the terms add up to, and tokens, by the times of their sequences, in tenths of (0, 1)."""
 
 
 @runtime_checkable
@@ -84,6 +90,16 @@ class Distillation(Protocol):
     def settings_at(self, step: int, steps: int) -> dict[str, float]:
         """What changes in the course of training, for the records: step size, round."""
         ...
+
+
+def told_by_time(batch: Batch, loss: Float64[Tensor, " N"], sequence: Int64[Tensor, " N"]) -> Tensor:
+    """Sums of the losses of packed rows, and numbers of tokens, by the times of their sequences: [2, TIMES]."""
+    part = (batch.times * TIMES).long().clamp_max(TIMES - 1).to(loss.device)
+    tokens = batch.asked(torch.ones_like(batch.ids, dtype=torch.bool)).sum(1)
+    sums = torch.zeros(2, TIMES, dtype=torch.float64, device=loss.device)
+    sums[0].index_add_(0, part[sequence], loss)
+    sums[1].index_add_(0, part, tokens.double())
+    return sums
 
 
 def of_rows(weight: Tensor | None, sequence: Int64[Tensor, " N"]) -> Tensor | None:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
 from multimdm.process import Hybrid
-from multimdm.process.precision import widened
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,7 @@ class Candi:
         clean, time, weight = batch.ids[where], t[where[0]], of_rows(batch.weight, where[0])
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            log_probs = widened(logits).log_softmax(-1)
-            loss = total(self.process.loss(log_probs, clean[rows], time[rows]), weight, rows)
+            loss = total(self.process.logit_loss(logits, clean[rows], time[rows]), weight, rows)
             return loss, loss
 
         loss, reconstruction = network(self.process.shown(x_t, t), t, hidden, batch.valid, reduce)

@@ -16,13 +16,14 @@ from torch.nn import functional as F
 from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.coupling import couple
-from multimdm.objectives.divergence import divergence
+from multimdm.objectives.divergence import divergence, divergence_of_logits
 from multimdm.objectives.paths import FreePath, TiedPath, tied_path
 from multimdm.objectives.settings import ConsistencySettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import MultiMask, Process, Uniform
 from multimdm.process.anchored import told_of_end
 from multimdm.process.checks import require
+from multimdm.process.cross_entropy import cross_entropy
 from multimdm.process.precision import widened
 
 
@@ -120,9 +121,9 @@ class Consistency:
             hidden = logits if known is None else logits[~known]
             here = torch.arange(rows.start, rows.stop, device=logits.device)
             unknown = rows if known is None else here[~known]
-            target = teacher_told(lesson.logits(slice(first, last)), slice(first, last)).log_softmax(-1)
+            target = teacher_told(lesson.logits(slice(first, last)), slice(first, last))
             named = None if end is None else _among(hidden, target)
-            distance = divergence(self.settings.divergence, hidden if named is None else named, target)
+            distance = divergence_of_logits(self.settings.divergence, hidden if named is None else named, target)
             matching = total(distance, weight, unknown)
             revealed = matching.new_zeros(())
             if known is not None:
@@ -162,8 +163,8 @@ class Consistency:
         match self.settings.visible_target:
             case "cross_entropy":
                 if weight is None:  # torch's own sum, which rounds otherwise than the sum of what it gives row by row
-                    return F.cross_entropy(wide, clean, reduction="sum")
-                return total(F.cross_entropy(wide, clean, reduction="none"), weight, rows)
+                    return cross_entropy(wide, clean, "sum")
+                return total(cross_entropy(wide, clean, "none"), weight, rows)
             case "smoothed":
                 target = _smoothed(clean, wide.detach() > -torch.inf, self.settings.smoothing, wide.dtype)
                 return total(divergence(self.settings.divergence, wide, target), weight, rows)

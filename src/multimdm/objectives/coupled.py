@@ -5,7 +5,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.paths import tied_path
@@ -13,6 +12,7 @@ from multimdm.objectives.settings import Kind, Shares
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask
 from multimdm.process.anchored import told_of_end
+from multimdm.process.cross_entropy import cross_entropy
 
 Weight = Literal["elbo", "even"]
 _RECORDS = {
@@ -51,7 +51,7 @@ class Coupled:
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
             told = told_of_end(self.process, logits, state[rows], last[rows], time[rows])
-            loss = F.cross_entropy(told, clean[rows], reduction="none") * weight[rows].to(told.dtype)
+            loss = cross_entropy(told, clean[rows], "none") * weight[rows].to(told.dtype)
             parts = (torch.where(kind[rows] == each, loss.detach(), 0.0).sum() for each in _RECORDS)
             return loss.sum(), *parts
 

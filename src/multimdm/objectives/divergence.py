@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from multimdm.objectives.settings import Divergence
 from multimdm.process.checks import require
+from multimdm.process.fusing import fused, fuses
 from multimdm.process.precision import widened
 
 
@@ -18,9 +19,23 @@ def divergence(kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Te
     A token of probability zero adds nothing to a sum that it weighs; the divergence is infinite where the other
     distribution alone excludes a token.
     """
-    require(kind in get_args(Divergence), f"divergence must be one of {', '.join(get_args(Divergence))}; got {kind!r}")
+    _check_kind(kind)
     logits = widened(logits)
     return _Divergence.apply(logits, teacher.to(logits.dtype), kind)
+
+
+def divergence_of_logits(
+    kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Tensor, "n V"]
+) -> Float[Tensor, " n"]:
+    """Of softmax(logits) from softmax(teacher); on a GPU without tables of probabilities."""
+    if not fuses(logits):
+        return divergence(kind, logits, widened(teacher).log_softmax(-1))
+    _check_kind(kind)
+    return _FusedDivergence.apply(logits, teacher, kind)  # pyright: ignore[reportReturnType]
+
+
+def _check_kind(kind: Divergence) -> None:
+    require(kind in get_args(Divergence), f"divergence must be one of {', '.join(get_args(Divergence))}; got {kind!r}")
 
 
 class _Divergence(torch.autograd.Function):
@@ -54,3 +69,67 @@ class _Divergence(torch.autograd.Function):
     def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
         (gradient,) = ctx.saved_tensors
         return gradient * grad[:, None], None, None
+
+
+class _FusedDivergence(torch.autograd.Function):
+    """One pass over both tables for the value, one more for the gradient, and nothing of their size between."""
+
+    @staticmethod
+    def forward(ctx, logits, teacher, kind):  # pyright: ignore[reportIncompatibleMethodOverride]
+        value, *rest = _value(logits, teacher, kind)
+        ctx.kind = kind
+        ctx.save_for_backward(logits, teacher, *rest)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _slope(*ctx.saved_tensors, grad, ctx.kind), None, None
+
+
+@fused
+def _value(logits: Tensor, teacher: Tensor, kind: Divergence) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The divergence, both log-sums, and sum p f' of the slopes f' in p, which the gradient p (f' - sum p f') needs."""
+    log_sum, teacher_sum = widened(logits).logsumexp(-1), widened(teacher).logsumexp(-1)
+    log_p, log_q = _log_probs(logits, log_sum), _log_probs(teacher, teacher_sum)
+    p, q = log_p.exp(), log_q.exp()
+    match kind:
+        case "reverse_kl":
+            value = (p * torch.where(p == 0, 0.0, log_p - log_q)).sum(-1)
+            return value, log_sum, teacher_sum, value
+        case "forward_kl":
+            value = (q * torch.where(q == 0, 0.0, log_q - log_p)).sum(-1)
+            return value, log_sum, teacher_sum, torch.zeros_like(value)
+        case "mse":
+            value, centre = (p - q).square().sum(-1), (p * 2 * (p - q)).sum(-1)
+        case "tvd":
+            value, centre = (p - q).abs().sum(-1) / 2, (p * (p - q).sign() / 2).sum(-1)
+    return value, log_sum, teacher_sum, centre
+
+
+@fused
+def _slope(
+    logits: Tensor,
+    teacher: Tensor,
+    log_sum: Tensor,
+    teacher_sum: Tensor,
+    centre: Tensor,
+    grad: Tensor,
+    kind: Divergence,
+) -> Tensor:
+    log_p, log_q = _log_probs(logits, log_sum), _log_probs(teacher, teacher_sum)
+    p, q = log_p.exp(), log_q.exp()
+    match kind:
+        case "reverse_kl":
+            slope = p * (torch.where(p == 0, 0.0, log_p - log_q) - centre[:, None])
+        case "forward_kl":
+            slope = p - q
+        case "mse":
+            slope = p * (2 * (p - q) - centre[:, None])
+        case "tvd":
+            slope = p * ((p - q).sign() / 2 - centre[:, None])
+    return (slope * grad[:, None]).to(logits.dtype)
+
+
+def _log_probs(logits: Tensor, log_sum: Tensor) -> Tensor:
+    return widened(logits) - log_sum[:, None]

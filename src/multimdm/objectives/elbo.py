@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, of_rows
+from multimdm.objectives.base import Batch, Network, Sums, of_rows, told_by_time
 from multimdm.objectives.context import Context
 from multimdm.objectives.ramp import NO_RAMP, Ramp
 from multimdm.process import Process
-from multimdm.process.precision import widened
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,17 @@ def elbo_sums(
     where = active.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
     clean, state, time = batch.ids[where], x_t[where], t[where[0]]
     weight = of_rows(density, where[0])
+    each = torch.empty(len(clean), dtype=torch.float64, device=clean.device)
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        log_probs = widened(logits).log_softmax(-1)
-        terms = process.loss(log_probs, clean[rows], state[rows], time[rows])
+        terms = process.logit_loss(logits, clean[rows], state[rows], time[rows])
         reconstruction, identification = terms.reconstruction, terms.identification
         if weight is not None:
             reconstruction, identification = (x * weight[rows] for x in (reconstruction, identification))
         loss = (reconstruction + identification_weight * identification).sum()
+        each[rows] = (reconstruction + identification).detach()
         return loss, reconstruction.sum(), identification.sum()
 
     loss, reconstruction, identification = network(shown, t, active, batch.valid, reduce)
-    return Sums(loss, {"reconstruction": reconstruction, "identification": identification})
+    terms = {"reconstruction": reconstruction, "identification": identification}
+    return Sums(loss, terms, told_by_time(batch, each, where[0]))

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.objectives.base import Batch, Network, Sums
-from multimdm.process.precision import widened
+from multimdm.process.cross_entropy import cross_entropy
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class NextToken:
         clean = batch.ids[counted]
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            logits = widened(logits)
-            loss = F.cross_entropy(logits, clean[rows], reduction="sum")
+            loss = cross_entropy(logits, clean[rows], "sum")
             return loss, loss
 
         loss, total = network(shift_right(batch.ids, self.vocab_size), None, counted, batch.valid, reduce)

@@ -17,15 +17,18 @@ from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
-from multimdm.objectives.divergence import divergence
+from multimdm.objectives.divergence import divergence_of_logits
 from multimdm.objectives.paths import FreePath, TiedPath, path_of
 from multimdm.objectives.settings import SdttSettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import MultiMask, Process
 from multimdm.process.checks import require
-from multimdm.process.draws import Generator, invert_cdf, uniform
+from multimdm.process.chunks import chunk_rows
+from multimdm.process.draws import Generator, draw_token, invert_cdf, uniform
+from multimdm.process.fusing import fuses
+from multimdm.process.precision import widened
 
-_ROWS = 2**23
+_CHUNK_ENTRIES = 2**23
 """Entries of a chunk of the teacher's probabilities while it draws."""
 _COMPAT_EPSILON = 1e-5
 """The least time of the published code."""
@@ -78,9 +81,9 @@ class Sdtt:
         weight = of_rows(batch.weight, asked.nonzero()[:, 0])
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            target = self.process.posterior_logits(lesson.logits(rows), state[rows], time[rows]).log_softmax(-1)
+            target = self.process.posterior_logits(lesson.logits(rows), state[rows], time[rows])
             student = self.process.posterior_logits(logits, own_state[rows], own_time[rows])
-            loss = total(divergence(self.settings.divergence, student, target), weight, rows)
+            loss = total(divergence_of_logits(self.settings.divergence, student, target), weight, rows)
             return loss, loss.detach()
 
         loss, matching = network(path.shown(x_t), t, asked, batch.valid, reduce)
@@ -137,9 +140,13 @@ class Sdtt:
         """Clean tokens from the teacher's posterior."""
         u = uniform(shape, generator, x.device)[hidden]
         drawn = torch.empty_like(x)
-        rows_at_once = max(1, _ROWS // self.process.vocab_size)
+        rows_at_once = chunk_rows(self.process.vocab_size, x, _CHUNK_ENTRIES)
         for first in range(0, len(lesson), rows_at_once):
             rows = slice(first, min(first + rows_at_once, len(lesson)))
-            weights = self.process.posterior_weights(lesson.logits(rows).softmax(-1), x[rows], t[rows])
-            drawn[rows] = invert_cdf(weights, u[rows])
+            logits = lesson.logits(rows)
+            if fuses(logits):
+                drawn[rows] = draw_token(self.process.posterior_logits(logits, x[rows], t[rows]), u[rows])
+            else:
+                weights = self.process.posterior_weights(widened(logits).softmax(-1), x[rows], t[rows])
+                drawn[rows] = invert_cdf(weights, u[rows])
         return drawn

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from multimdm.objectives.base import Network
 from multimdm.process import Mixture, Time
+from multimdm.process.fusing import fuses
 from multimdm.process.precision import widened
 
 
@@ -52,9 +53,9 @@ class Lesson:
 
     @torch.no_grad()
     def logits(self, rows: slice) -> Float[Tensor, "n V"]:
-        """In float32 or better."""
+        """In float32 or better; as they are, where compiled kernels read them, which widen each number for itself."""
         logits = self._head(self._kept[rows])
-        return widened(logits)
+        return logits if fuses(logits) else widened(logits)
 
 
 def _run(

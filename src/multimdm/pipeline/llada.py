@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from multimdm.data.foreign_tokenizers import saved_tokenizer
 from multimdm.data.inert import shown
 from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
+from multimdm.models.arithmetic import Precision
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_adapter import Adapter
 from multimdm.models.llada_config import LLaDAConfig, published, read_published, with_masks
@@ -33,9 +34,6 @@ from multimdm.pipeline.sizes import count_blocks
 from multimdm.process import MultiMask
 from multimdm.process.checks import require
 from multimdm.samplers.advice import SamplingAdvice
-
-Precision = Literal["auto", "float32", "bfloat16"]
-"""Of the weights in memory; auto is what the files have."""
 
 _PREFIX = "model.transformer."
 _PEFT_PREFIX = f"base_model.model.{_PREFIX}"
@@ -184,7 +182,7 @@ def _load_whole(directory: Path, device: torch.device, precision: Precision) -> 
 
 def _read_weights(shards: Shards, network: LLaDA, device: torch.device, precision: Precision) -> None:
     """Into a network without weights, one tensor after the other: what is in memory is the network alone."""
-    dtype = {"auto": None, "float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
+    dtype = {"auto": None, "bfloat16": torch.bfloat16}.get(precision, torch.float32)
     for name, _ in list(network.named_parameters()):
         parent, _, leaf = name.rpartition(".")
         value = shards[_PREFIX + name]

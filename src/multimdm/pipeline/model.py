@@ -17,6 +17,7 @@ from multimdm.data.inert import shown
 from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import Backbone, DiT, LLaDA
+from multimdm.models.arithmetic import Precision, set_up
 from multimdm.models.foreign import Foreign
 from multimdm.pipeline.canvas import empty_canvas, encode_gaps, prompt_row, repeated, rows_canvas, start_ids, texts_of
 from multimdm.pipeline.card import CardDetails, model_card
@@ -24,7 +25,7 @@ from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.files import new_directory, read_safetensors, write_safetensors
 from multimdm.pipeline.generation import Samples, answers_of, check_fit, fill, length_of, settings_of, tokenizer_of
 from multimdm.pipeline.hub import check_repository, local_directory, push_directory
-from multimdm.pipeline.llada import Precision, is_adapter, is_llada, load_adapter_alone, load_llada, save_llada
+from multimdm.pipeline.llada import is_adapter, is_llada, load_adapter_alone, load_llada, save_llada
 from multimdm.pipeline.settings import (
     CheckpointSettings,
     ForeignSettings,
@@ -233,11 +234,12 @@ def load(
     """A model from a directory that `Model.save` wrote, one in LLaDA's published layout, or the name of one on the Hub.
 
     A name may have a `revision` (a branch, a tag or a commit), also written `org/name@revision`.
-    Its network is put on the `device`: cpu (unless given), cuda, cuda:1, or auto for the first GPU if there is one. For
-    LLaDA, `precision` is that of the weights in memory (float32, bfloat16, or as stored), and `base` the network that
-    an adapter lies on, if it is no longer where it was.
+    Its network is put on the `device`: cpu (unless given), cuda, cuda:1, or auto for the first GPU if there is one. Its
+    `precision` is that of products of matrices (see `multimdm.models.arithmetic`), and for LLaDA also that of the
+    weights in memory; `base` is the network that an adapter of LLaDA lies on, if it is no longer where it was.
     """
     place = device if isinstance(device, torch.device) else find_device("cpu" if device is None else device)
+    set_up(precision, place)
     directory = local_directory(path, revision)
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a checkpoint directory")
@@ -247,10 +249,7 @@ def load(
         model = replace(model, cell_order=_cell_order(directory, found.process.vocab_size))
         _check_advice(model, directory)
         return model
-    require(
-        precision in ("auto", "float32") and base is None,
-        f"precision and base are for LLaDA networks; {directory} is none: leave them out",
-    )
+    require(base is None, f"base is for LLaDA networks; {directory} is none: leave it out")
     settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
     tensors = TensorFile(directory / "model.safetensors")
     strangers = sorted(n for n in tensors if n != _ASSIGNMENT and not n.startswith((_NETWORK, _LEFTOVER)))
@@ -261,6 +260,7 @@ def load(
     _check_fit(settings, directory)
     check_sizes(settings.network, tensors, _NETWORK)
     network = DiT(settings.network).eval()
+    network.arithmetic = torch.bfloat16 if precision == "bfloat16" else None
     with torch.no_grad():
         for name, weights in network.state_dict().items():
             weights.copy_(tensors[_NETWORK + name])

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
+from multimdm.process import fused_readout, readout
 from multimdm.process.checks import (
     check_ids,
     check_normalised,
@@ -17,6 +18,9 @@ from multimdm.process.checks import (
     checks_contents,
 )
 from multimdm.process.draws import Generator
+from multimdm.process.fusing import fuses
+from multimdm.process.groups import Groups
+from multimdm.process.precision import widened
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues
 from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_time, per_position, stack_times, time_dtype
@@ -24,6 +28,23 @@ from multimdm.process.times import Time, check_time, per_position, stack_times, 
 Ids = Int[Tensor, "*shape"]
 NoiseKind = Literal["gumbel", "gaussian"]
 """What is shared along a coupled path."""
+
+
+@runtime_checkable
+class RowReader(Protocol):
+    """What losses need of rows over the vocabulary: `readout` of log-probabilities, `fused_readout` of logits."""
+
+    def picked(self, table: Tensor, x_0: Tensor, /) -> Tensor:
+        """log p(x_0)."""
+        ...
+
+    def group_masses(self, table: Tensor, x_0: Tensor, groups: Groups, /) -> tuple[Tensor, Tensor]:
+        """log p(x_0), and the group sums."""
+        ...
+
+    def log1p_sum(self, table: Tensor, x_0: Tensor, x_t: Tensor, odds: Tensor, /) -> tuple[Tensor, Tensor, Tensor]:
+        """log p(x_0), log p(x_t), and a sum of logarithms."""
+        ...
 
 
 class Process(ABC):
@@ -94,9 +115,23 @@ class Process(ABC):
     ) -> Int64[Tensor, "*shape"]:
         """A draw of x_s given x_t and hypotheses of the clean tokens that were drawn from the posterior."""
 
-    @abstractmethod
     def loss(self, log_probs: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
-        """The loss density at time t, per position."""
+        """The loss density at time t, per position, for normalised predictions."""
+        self._check_loss(log_probs, x_0, x_t, t)
+        if checks_contents():
+            check_normalised("log_probs", log_probs.detach().exp().sum(-1))
+        return self._loss(readout, log_probs, x_0, x_t, t)
+
+    def logit_loss(self, logits: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
+        """The same for softmax(logits), in float32 or better; on a GPU without a table of log-probabilities."""
+        if not fuses(logits):
+            return self.loss(widened(logits).log_softmax(-1), x_0, x_t, t)
+        self._check_loss(logits, x_0, x_t, t)
+        return self._loss(fused_readout, logits, x_0, x_t, t)
+
+    @abstractmethod
+    def _loss(self, read: RowReader, table: Tensor, x_0: Tensor, x_t: Tensor, t: Time) -> LossTerms:
+        """The loss density, of rows that `read` knows how to read."""
 
     @abstractmethod
     def noise(
@@ -179,8 +214,6 @@ class Process(ABC):
     def _check_loss(self, log_probs: Tensor, x_0: Tensor, x_t: Tensor, t: Time) -> None:
         self._check_pair(x_0, x_t)
         check_table("log_probs", log_probs, x_0, self.vocab_size)
-        if checks_contents():
-            check_normalised("log_probs", log_probs.detach().exp().sum(-1))
         check_time("t", t)
 
 

@@ -5,13 +5,15 @@ temperature. All draws here start from float64 uniforms, and a categorical draw 
 (inverse of the distribution function), not one per token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float64, Int64, Shaped
+from jaxtyping import Float, Float64, Int64, Shaped
 from torch import Tensor
 
 from multimdm.process.checks import check_weights, require
+from multimdm.process.fusing import fused, fuses
+from multimdm.process.precision import widened
 from multimdm.process.streams import Streams
 
 Generator = torch.Generator | Streams | None
@@ -64,11 +66,36 @@ def invert_cdf(weights: Shaped[Tensor, "*rows V"], u: Float64[Tensor, "*rows"]) 
     whole, summed_in = V // _BLOCK * _BLOCK, torch.promote_types(weights.dtype, torch.float32)
     parts = flat[:, :whole].unflatten(-1, (whole // _BLOCK, _BLOCK)), flat[:, None, whole:]
     sums = torch.cat([part.sum(-1, dtype=summed_in) for part in parts], dim=-1).double()
-    block, rest = _search(sums, target * sums.sum(-1))
-    columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=flat.device)
-    inside = flat.gather(1, columns.clamp_max(V - 1)).double().masked_fill(columns >= V, 0.0)
+    return _inside(flat, sums, target, lambda weight: weight).reshape(u.shape)
+
+
+def draw_token(logits: Float[Tensor, "n V"], u: Float64[Tensor, " n"]) -> Int64[Tensor, " n"]:
+    """The index at which the running sum of softmax(logits) passes u; on a GPU without a table of probabilities."""
+    if not fuses(logits):
+        return invert_cdf(torch.softmax(widened(logits), -1), u)
+    sums, log_sum = _block_sums(logits)
+    return _inside(logits, sums.double(), u, lambda part: torch.exp(widened(part) - log_sum[:, None]))
+
+
+@fused
+def _block_sums(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The probabilities of blocks of tokens, and the log-sum of the row."""
+    log_sum = widened(logits).logsumexp(-1)
+    V = logits.shape[-1]
+    whole = V // _BLOCK * _BLOCK
+    parts = logits[:, :whole].unflatten(-1, (whole // _BLOCK, _BLOCK)), logits[:, None, whole:]
+    sums = [torch.exp(widened(part) - log_sum[:, None, None]).sum(-1) for part in parts]
+    return torch.cat(sums, dim=-1), log_sum
+
+
+def _inside(table: Tensor, sums: Tensor, u: Tensor, weights: Callable[[Tensor], Tensor]) -> Tensor:
+    """The block in which u times the total falls, and the column inside it: `weights` are those of table entries."""
+    V = table.shape[-1]
+    block, rest = _search(sums, u * sums.sum(-1))
+    columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=table.device)
+    inside = weights(table.gather(1, columns.clamp_max(V - 1))).double().masked_fill(columns >= V, 0.0)
     column, _ = _search(inside, rest)
-    return (block * _BLOCK + column).clamp_max_(V - 1).reshape(u.shape)
+    return (block * _BLOCK + column).clamp_max_(V - 1)
 
 
 def _search(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ class Groups:
         self.num_masks = num_masks
         V = len(assignment)
         periodic = torch.equal(assignment, torch.arange(V, device=assignment.device) % num_masks)
-        self._whole = V // num_masks * num_masks if periodic else None
+        self.whole = V // num_masks * num_masks if periodic else None
         """How many tokens fill whole rows of the matrix, if the assignment is x mod M."""
 
     def to(self, device: torch.device) -> "Groups":
@@ -26,17 +26,17 @@ class Groups:
 
     def sum(self, table: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows M"]:
         """The sum over the tokens of each mask."""
-        if self._whole is None:
+        if self.whole is None:
             sums = table.new_zeros((*table.shape[:-1], self.num_masks))
             return sums.index_add(-1, self.assignment, table)
-        sums = table[..., : self._whole].unflatten(-1, (-1, self.num_masks)).sum(-2)
-        rest = table[..., self._whole :]
+        sums = table[..., : self.whole].unflatten(-1, (-1, self.num_masks)).sum(-2)
+        rest = table[..., self.whole :]
         return sums + torch.nn.functional.pad(rest, (0, self.num_masks - rest.shape[-1]))
 
     def scale_(self, table: Float[Tensor, "N V"], factors: Float[Tensor, "N M"]) -> None:
         """Multiply every token's entry by the factor of its mask, in place."""
-        if self._whole is None:
+        if self.whole is None:
             table *= factors.gather(1, self.assignment.expand(len(table), -1))
         else:
-            table[:, : self._whole].unflatten(-1, (-1, self.num_masks)).mul_(factors[:, None])
-            table[:, self._whole :].mul_(factors[:, : table.shape[-1] - self._whole])
+            table[:, : self.whole].unflatten(-1, (-1, self.num_masks)).mul_(factors[:, None])
+            table[:, self.whole :].mul_(factors[:, : table.shape[-1] - self.whole])

@@ -19,10 +19,13 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
+from multimdm.process import fused_readout
 from multimdm.process.base import Ids, Process
 from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, require
 from multimdm.process.draws import Generator, uniform
+from multimdm.process.fusing import fuses
 from multimdm.process.mixture import NoisyMixture
+from multimdm.process.precision import widened
 from multimdm.process.ranks import sigma_of_rank
 from multimdm.process.schedule import Schedule, check_schedule
 from multimdm.process.settings import USUAL_RANKS
@@ -167,9 +170,17 @@ class Hybrid:
         check_ids("x_0", x_0, self.vocab_size)
         check_table("log_probs", log_probs, x_0, self.vocab_size)
         check_time("t", t)
+        return self._weighed(log_probs.gather(-1, x_0[..., None].long())[..., 0], x_0, t)
+
+    def logit_loss(self, logits: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], t: Time) -> Float[Tensor, " N"]:
+        """The same for softmax(logits), in float32 or better; on a GPU without a table of log-probabilities."""
+        if not fuses(logits):
+            return self.loss(widened(logits).log_softmax(-1), x_0, t)
+        return self._weighed(fused_readout.picked(logits, x_0), x_0, t)
+
+    def _weighed(self, log_prob: Tensor, x_0: Tensor, t: Time) -> Tensor:
         v = self.schedule(per_position("t", t, x_0))
-        picked = log_probs.gather(-1, x_0[..., None].long())[..., 0]
-        return picked * (v.d_alpha / v.one_minus_alpha).to(picked.dtype)
+        return log_prob * (v.d_alpha / v.one_minus_alpha).to(log_prob.dtype)
 
     def _noise(self, shape: Sequence[int], generator: Generator, device: torch.device) -> Float[Tensor, "B L n"]:
         """Standard Gaussians; drawn in float64 for their tails, kept in float32."""

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from multimdm.process.fusing import fused
 from multimdm.process.schedule import ScheduleValues
 
 _SMALL = 1 / 8
@@ -37,7 +38,8 @@ def identification(
 class _Identification(torch.autograd.Function):
     @staticmethod
     def forward(ctx, masses, designated, current, values, active):  # pyright: ignore[reportIncompatibleMethodOverride]
-        loss, gradient = _loss_and_gradient(masses, designated[:, None], current[:, None], values)
+        of_rows = (designated, current, values.beta, values.one_minus_beta, values.hazard_beta, values.beta_decay)
+        loss, gradient = _loss_and_gradient(masses, *(x[:, None] for x in of_rows))
         ctx.save_for_backward(torch.where(active[:, None], gradient, 0.0))
         return torch.where(active, loss, 0.0)
 
@@ -48,11 +50,11 @@ class _Identification(torch.autograd.Function):
         return grad[:, None] * gradient, None, None, None, None
 
 
+@fused
 def _loss_and_gradient(
-    masses: Tensor, designated: Tensor, current: Tensor, values: ScheduleValues
+    masses: Tensor, designated: Tensor, current: Tensor, beta: Tensor, lost: Tensor, hazard: Tensor, decay: Tensor
 ) -> tuple[Tensor, Tensor]:
     M = masses.shape[-1]
-    beta, lost = values.beta[:, None], values.one_minus_beta[:, None]
     c = M * beta / lost
     A = lost / (M * beta + lost)
     C = 1 + c
@@ -70,8 +72,8 @@ def _loss_and_gradient(
     e = e.scatter(-1, designated, -((1 + A) * m_k + unrelated))  # where same, this is the column k, dropped below
     psi_theta = A * m_k + rest + c * masses
 
-    weight = values.hazard_beta[:, None] / M
-    root = torch.sqrt(values.beta_decay[:, None] * M) / lost  # root^2 = weight c^2, finite at t = 1
+    weight = hazard / M
+    root = torch.sqrt(decay * M) / lost  # root^2 = weight c^2, finite at t = 1
     delta = c * e / psi
     rooted = torch.where(e == 0, 0.0, root * e)  # root is infinite at t = 1 for rho < 1/2
     small = rooted**2 / psi * _excess_over_square(delta)

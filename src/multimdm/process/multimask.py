@@ -12,15 +12,15 @@ from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
 
 from multimdm.process.assignment import check_assignment, check_sizes, modulo
-from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
+from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of, require
 from multimdm.process.draws import Generator, pick, uniform
+from multimdm.process.fusing import fused_of_any_shape
 from multimdm.process.groups import Groups
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
 from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor
 from multimdm.process.precision import widened
-from multimdm.process.readout import group_masses
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
 from multimdm.process.settings import Readout
@@ -81,8 +81,8 @@ class MultiMask(Process):
 
     def designated_mask(self, x: Ids) -> Int64[Tensor, "*shape"]:
         """The id m_x of each clean token's mask; a mask keeps its id."""
-        clean = x.clamp_max(self.vocab_size - 1).long()
-        return torch.where(self.active(x), x, self.vocab_size + self._assignment(x.device)[clean])
+        check_ids("x_t", x, self.num_states)
+        return _designated(x, self._assignment(x.device), self.vocab_size)
 
     # ----------------------------------------------------------------- kernels
 
@@ -260,22 +260,21 @@ class MultiMask(Process):
 
     # -------------------------------------------------------------------- loss
 
-    def loss(self, log_probs: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
+    def _loss(self, read: RowReader, table: Tensor, x_0: Tensor, x_t: Tensor, t: Time) -> LossTerms:
         """Both terms of the loss density at masked positions, zero at visible ones. Eq. (per_coordinate_loss_main).
 
-        `log_probs` must be normalised; with readout context the evidence of the own mask joins them here. The time
-        integral of the total is the ELBO: the entropy of the data for the exact prediction. Diverges at t = 1 for
-        rho < 1/2 (integrably), and at t = 0, where nothing is masked; in float32 its gradient, of order (M / t)^2 for a
-        wrong prediction, is in range for t above 1e-8.
+        With readout context the evidence of the own mask joins the prediction here. The time integral of the total is
+        the ELBO: the entropy of the data for the exact prediction. Diverges at t = 1 for rho < 1/2 (integrably), and at
+        t = 0, where nothing is masked; in float32 its gradient, of order (M / t)^2 for a wrong prediction, is in range
+        for t above 1e-8.
         """
-        self._check_loss(log_probs, x_0, x_t, t)
         v = flat_values(self._at("t", t, x_0), x_0.shape)
-        rows, clean, state = log_probs.reshape(-1, self.vocab_size), x_0.reshape(-1).long(), x_t.reshape(-1)
+        rows, clean, state = table.reshape(-1, self.vocab_size), x_0.reshape(-1).long(), x_t.reshape(-1)
         active = self.active(state)
         if self.num_masks == 1:
-            picked, term = rows.gather(1, clean[:, None])[:, 0], torch.zeros_like(v.alpha)
+            picked, term = read.picked(rows, clean), torch.zeros_like(v.alpha)
         else:
-            picked, masses = group_masses(rows, clean, self._groups_on(rows.device))
+            picked, masses = read.group_masses(rows, clean, self._groups_on(rows.device))
             designated, current, masses = self._mask_index(clean), self._mask_index(state), masses.double()
             if self.readout == "context":
                 others = torch.where(active, others_factor(v, self.num_masks), 1.0)
@@ -394,3 +393,9 @@ class MultiMask(Process):
                 strangers == 0,
                 f"x_t must equal x_0 wherever it is visible; it differs at {strangers} positions",
             )
+
+
+@fused_of_any_shape
+def _designated(x: Tensor, assignment: Tensor, V: int) -> Tensor:
+    clean = x.clamp_max(V - 1).long()
+    return torch.where(x >= V, x, V + assignment[clean])

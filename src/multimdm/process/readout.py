@@ -2,7 +2,8 @@
 
 A row has V entries, but the losses use a handful of numbers of it: log p(x_0) and the M group sums T p, or
 log p(x_0), log p(x_t) and one sum over the row. These functions compute them without keeping a second table of the
-size of the log-probabilities, forward or backward: a chunk stays in the processor's cache.
+size of the log-probabilities, forward or backward: a chunk stays in the processor's cache. On a GPU with a compiler
+`fused_readout.py` takes their place.
 """
 
 from collections.abc import Iterator
@@ -12,10 +13,16 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from multimdm.process.chunks import chunk_rows
 from multimdm.process.groups import Groups
 
 _CHUNK_ENTRIES = 2**21
-"""Entries of a chunk of rows: 8 MB in float32."""
+"""Entries of a chunk of rows on a CPU: 8 MB in float32."""
+
+
+def picked(log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """log p(x_0)."""
+    return log_probs.gather(1, x_0[:, None])[:, 0]
 
 
 def group_masses(
@@ -36,7 +43,7 @@ def log1p_sum(
 
 
 def _chunks(table: Tensor) -> Iterator[slice]:
-    rows = max(1, _CHUNK_ENTRIES // table.shape[-1])
+    rows = chunk_rows(table.shape[-1], table, _CHUNK_ENTRIES, trained=True)
     for start in range(0, table.shape[0], rows):
         yield slice(start, start + rows)
 

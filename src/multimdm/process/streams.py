@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from multimdm.process.checks import check_integer, require
+from multimdm.process.fusing import fused_of_any_shape
 
 _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -87,11 +88,18 @@ class Streams:
             self._seeds_on[place] = self.seeds.to(place)
         seeds = self._seeds_on[place][:, None]
         block = torch.arange((per_row + 1) // 2, device=device).expand(len(self), -1)
-        zero = torch.zeros_like(block)
-        words = philox((block, zero + self.draws, zero, zero), (seeds & _WORD, seeds >> 32))
+        numbers = _numbers(block, torch.zeros_like(block) + self.draws, seeds)
         self.draws += 1
-        pairs = torch.stack([_open_unit(words[0], words[1]), _open_unit(words[2], words[3])], dim=-1)
-        return pairs.flatten(1)[:, :per_row].reshape(tuple(shape))
+        return numbers[:, :per_row].reshape(tuple(shape))
+
+
+@fused_of_any_shape
+def _numbers(block: Tensor, draw: Tensor, seeds: Tensor) -> Tensor:
+    """Two numbers for each block of a row."""
+    zero = torch.zeros_like(block)
+    words = philox((block, draw, zero, zero), (seeds & _WORD, seeds >> 32))
+    pairs = torch.stack([_open_unit(words[0], words[1]), _open_unit(words[2], words[3])], dim=-1)
+    return pairs.flatten(1)
 
 
 def _open_unit(high: Tensor, low: Tensor) -> Tensor:

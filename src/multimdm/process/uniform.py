@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
-from multimdm.process.base import Ids, NoiseKind, Process, flat_values, with_zero_columns
+from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, kind_of, require
 from multimdm.process.draws import Generator, pick, uniform
+from multimdm.process.fusing import fused
 from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.precision import widened
-from multimdm.process.readout import log1p_sum
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
 from multimdm.process.terms import LossTerms
@@ -161,28 +161,22 @@ class Uniform(Process):
 
     # -------------------------------------------------------------------- loss
 
-    def loss(self, log_probs: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
-        """DUO's continuous-time NELBO density for normalised leave-one-out log-probabilities.
+    def _loss(self, read: RowReader, table: Tensor, x_0: Tensor, x_t: Tensor, t: Time) -> LossTerms:
+        """DUO's continuous-time NELBO density for leave-one-out predictions.
 
         With odds = V alpha / (1 - alpha) and q the prediction, it is lambda_t / V times the bracket
         sum_{j != x_t} [s_theta(j) - s(j) - s(j) log(s_theta(j) / s(j))] of the scores
         s_theta(j) = (1 + odds q_j) / (1 + odds q_{x_t}). The bracket is of second order in the odds, so the loss
         vanishes at t = 1; there it is set to zero, its limit.
         """
-        self._check_loss(log_probs, x_0, x_t, t)
         v = flat_values(self._at("t", t, x_0), x_0.shape)
-        rows = log_probs.reshape(-1, self.vocab_size)
+        rows = table.reshape(-1, self.vocab_size)
         clean, state = x_0.reshape(-1).long(), x_t.reshape(-1).long()
         # The floor keeps the odds finite in float32; at such times they only enter multiplied by 1 - alpha.
         odds = self.vocab_size * v.alpha / v.one_minus_alpha.clamp_min(1e-30)
-        log_q_clean, log_q_state, log_sum = (x.double() for x in log1p_sum(rows, clean, state, odds))
-        weight = torch.where(v.alpha > 0, v.hazard_alpha / self.vocab_size, 0.0)
-        bracket = torch.where(
-            clean == state,
-            _bracket_at_clean(log_q_state, log_sum, v, self.vocab_size),
-            _bracket_elsewhere(log_q_clean, log_q_state, log_sum, odds, self.vocab_size),
-        )
-        reconstruction = (weight * bracket).to(torch.promote_types(rows.dtype, torch.float32)).view(x_0.shape)
+        log_q = (x.double() for x in read.log1p_sum(rows, clean, state, odds))
+        density = _density(*log_q, clean, state, odds, v.alpha, v.one_minus_alpha, v.hazard_alpha, self.vocab_size)
+        reconstruction = density.to(torch.promote_types(rows.dtype, torch.float32)).view(x_0.shape)
         return LossTerms(reconstruction, torch.zeros_like(reconstruction))
 
     # ------------------------------------------------------------------- paths
@@ -240,14 +234,36 @@ class Uniform(Process):
         return result.scatter_add_(-1, x[..., None].long(), stay.expand(x.shape)[..., None])
 
 
-def _bracket_at_clean(log_q: Tensor, log_sum: Tensor, v: ScheduleValues, V: int) -> Tensor:
+@fused
+def _density(
+    log_q_clean: Tensor,
+    log_q_state: Tensor,
+    log_sum: Tensor,
+    clean: Tensor,
+    state: Tensor,
+    odds: Tensor,
+    alpha: Tensor,
+    one_minus_alpha: Tensor,
+    hazard_alpha: Tensor,
+    V: int,
+) -> Tensor:
+    weight = torch.where(alpha > 0, hazard_alpha / V, 0.0)
+    bracket = torch.where(
+        clean == state,
+        _bracket_at_clean(log_q_state, log_sum, alpha, one_minus_alpha, V),
+        _bracket_elsewhere(log_q_clean, log_q_state, log_sum, odds, V),
+    )
+    return weight * bracket
+
+
+def _bracket_at_clean(log_q: Tensor, log_sum: Tensor, alpha: Tensor, one_minus_alpha: Tensor, V: int) -> Tensor:
     """The bracket where x_t = x_0 = i: A [(V-1)(z - log(1+z)) - log_sum] + z.
 
     A = 1 / (1 + odds) and 1 + z = (1 + odds) / (1 + odds q_i); `log_sum` runs over log(1 + odds q_j), j != i.
     """
-    signal = V * v.alpha
-    A = v.one_minus_alpha / (signal + v.one_minus_alpha)
-    z = signal * -torch.expm1(log_q) / (signal * torch.exp(log_q) + v.one_minus_alpha)
+    signal = V * alpha
+    A = one_minus_alpha / (signal + one_minus_alpha)
+    z = signal * -torch.expm1(log_q) / (signal * torch.exp(log_q) + one_minus_alpha)
     return A * ((V - 1) * (z - torch.log1p(z)) - log_sum) + z
 
 

@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from multimdm.process import MultiMask, Process, Time
+from multimdm.process import MultiMask, Process, Time, fused_readout
 from multimdm.process.anchored import told_of_end
-from multimdm.process.draws import invert_cdf, uniform
+from multimdm.process.draws import draw_token, invert_cdf, uniform
+from multimdm.process.fusing import fuses
 from multimdm.process.precision import widened
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.settings import TemperatureOn
@@ -48,6 +49,11 @@ class Choice:
     def certain(self) -> bool:
         """Whether nothing is drawn."""
         return self.greedy or self.temperature == 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether no token is cut off."""
+        return self.top_p >= 1 and self.top_k is None
 
     def allowed(self, logits: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
         """Without the tokens that are never chosen."""
@@ -115,6 +121,8 @@ class Question:
     t: Time
     choice: Choice
     positions: Bool[Tensor, "B L"]
+    where: tuple[Int64[Tensor, " N"], ...]
+    """The same as indices, in row-major order."""
     numbers: Tensor | None
     """One per position that is asked for, in row-major order; None if nothing is left to chance."""
     confidence: bool = False
@@ -136,6 +144,9 @@ class Question:
 
     def sureness(self, posterior: Float[Tensor, "n V"], chosen: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
         """The confidence of some of the packed rows, given logits of the posterior."""
+        if fuses(posterior):
+            token = posterior.argmax(-1) if self.peak else chosen
+            return fused_readout.picked(without(posterior, self.late), token).exp()
         probs = torch.softmax(without(widened(posterior), self.late), -1)
         return probs.amax(-1) if self.peak else probs.gather(-1, chosen[:, None])[:, 0]
 
@@ -155,26 +166,26 @@ class Question:
     @cached_property
     def _ends(self) -> Int64[Tensor, " N"] | None:
         """x_1 at the packed positions, if it is kept."""
-        return None if self.batch.end is None else self.batch.end[self.positions]
+        return None if self.batch.end is None else self.batch.end[self.where]
 
     @cached_property
     def _states(self) -> Int64[Tensor, " N"]:
         """x_t at the packed positions; once, since the head comes in many chunks."""
-        return self.batch.x[self.positions]
+        return self.batch.x[self.where]
 
     @cached_property
     def _times(self) -> Time:
         """Of the packed positions, or one for all."""
-        return self.t[:, None].expand_as(self.batch.x)[self.positions] if isinstance(self.t, Tensor) else self.t
+        return self.t[self.where[0]] if isinstance(self.t, Tensor) else self.t
 
     def answer(self, chosen: Tensor | None = None, sure: Tensor | None = None) -> Hypotheses:
         """What `reduce` made of all packed rows, at its places; without it, of a question that asks for nothing."""
         clean = self.batch.x.clamp_max(self.process.vocab_size - 1)
         confidence = torch.zeros(clean.shape, device=clean.device) if self.confidence else None
         if chosen is not None:
-            clean[self.positions] = chosen
+            clean[self.where] = chosen
         if confidence is not None and sure is not None:
-            confidence = confidence.to(sure.dtype).masked_scatter(self.positions, sure)
+            confidence = confidence.to(sure.dtype).index_put(self.where, sure)
         return Hypotheses(clean, confidence)
 
 
@@ -194,11 +205,12 @@ def ask(
     """
     if positions is None:
         positions = process.active(batch.x) & batch.free
+    where = positions.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
     numbers = None
     if not choice.certain:
         kept = batch.numbers
-        numbers = (uniform(batch.x.shape, batch.generator, batch.x.device) if kept is None else kept)[positions]
-    return Question(process, batch, t, choice, positions, numbers, confidence, late, peak)
+        numbers = (uniform(batch.x.shape, batch.generator, batch.x.device) if kept is None else kept)[where]
+    return Question(process, batch, t, choice, positions, where, numbers, confidence, late, peak)
 
 
 def draw_clean(
@@ -218,7 +230,7 @@ def draw_clean(
     leave the head: no [B, L, V] table lives.
     """
     question = ask(process, batch, t, choice, positions, confidence, late, peak)
-    if not bool(question.positions.any()):
+    if len(question.where[0]) == 0:
         return question.answer()
     result = network(shown(process, batch), t, positions=question.positions, valid=batch.valid, reduce=question.reduce)
     return question.answer(*(result if isinstance(result, tuple) else (result,)))
@@ -237,5 +249,14 @@ def _choose(process: Process, choice: Choice, logits: Tensor, x_t: Tensor, t: Ti
     """One clean token per row of logits."""
     if choice.temperature == 0:  # a point mass is its own posterior
         return (process.posterior_logits(logits, x_t, t) if choice.on == "posterior" else logits).argmax(-1)
+    if u is not None and choice.whole and fuses(logits):
+        return draw_token(_scaled_posterior(process, choice, logits, x_t, t), u)
     weights = law_of_choice(process, choice, logits, x_t, t)
     return weights.argmax(-1) if u is None else invert_cdf(weights, u)
+
+
+def _scaled_posterior(process: Process, choice: Choice, logits: Tensor, x_t: Tensor, t: Time) -> Tensor:
+    """Logits of the posterior, with the temperature on what the choice says."""
+    if choice.on == "posterior":
+        return process.posterior_logits(logits, x_t, t) / choice.temperature
+    return process.posterior_logits(logits if choice.temperature == 1 else logits / choice.temperature, x_t, t)

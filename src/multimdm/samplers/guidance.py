@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from multimdm.process import Mixture, Process, Time
+from multimdm.process.chunks import chunk_rows
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.tied import shown
 
@@ -23,7 +24,7 @@ def guided(network: Network, process: Process, batch: Batch, scale: float | int)
     noise = process.prior(batch.x.shape, batch.generator, batch.x.device) if batch.end is None else batch.end
     # Without the given tokens all is free: where they stood, x_1 counts as it does elsewhere.
     hidden = shown(process, replace(batch, x=torch.where(given, noise, batch.x), free=batch.free | given))
-    rows_per_chunk = max(1, _CHUNK_ENTRIES // process.vocab_size)
+    rows_per_chunk = chunk_rows(process.vocab_size, batch.x, _CHUNK_ENTRIES)
 
     def call(
         x_t: Tensor | Mixture, t: Time, positions: Tensor, valid: Tensor | None, reduce: Any

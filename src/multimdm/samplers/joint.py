@@ -193,7 +193,7 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
     """One network call for all questions; each chooses from its own rows of the logits."""
     confidence = any(question.confidence for question in questions)
     questions = [replace(question, confidence=confidence) for question in questions]
-    ends = torch.tensor([int(question.positions.sum()) for question in questions]).cumsum(0).tolist()
+    ends = torch.tensor([len(question.where[0]) for question in questions]).cumsum(0).tolist()
     starts = [0, *ends[:-1]]
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:

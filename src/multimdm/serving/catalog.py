@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from multimdm.data.tokenizer import Tokenizer
+from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.canvas import GAP
 from multimdm.pipeline.hub import local_directory
@@ -128,14 +129,16 @@ class Offer:
         }
 
 
-def open_checkpoints(paths: Sequence[str], device: str = "auto", bos: bool = False) -> dict[str, Offer]:
+def open_checkpoints(
+    paths: Sequence[str], device: str = "auto", bos: bool = False, precision: Precision = "auto"
+) -> dict[str, Offer]:
     """Load every checkpoint under a name of its own."""
     offers: dict[str, Offer] = {}
     for path in paths:
         name = unique_name(path, offers)
         config = local_directory(path) / "config.json"
         created = int(config.stat().st_mtime) if config.is_file() else 0
-        offers[name] = Offer.of(name, load(path, device), bos, created)
+        offers[name] = Offer.of(name, load(path, device, precision), bos, created)
     return offers
 
 

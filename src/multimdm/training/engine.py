@@ -17,11 +17,12 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from multimdm.models import Backbone, rebuilt
+from multimdm.models.arithmetic import has_bfloat16
 from multimdm.pipeline.ranks import join_ranks, launched, part_ranks
 from multimdm.training.settings import TrainSettings
 
@@ -44,7 +45,7 @@ class Engine:
         if self.ranks != launched():
             raise RuntimeError(f"torchrun started {launched()} ranks, but accelerate sees {self.ranks}")
         self.bfloat16 = train.precision == "bfloat16" or (
-            train.precision == "auto" and self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+            train.precision == "auto" and self.device.type == "cuda" and has_bfloat16(self.device)
         )
         self.sharded = train.strategy == "fsdp" and self.ranks > 1
         self._mesh = init_device_mesh(self.device.type, (self.ranks,)) if self.sharded else None
@@ -72,8 +73,13 @@ class Engine:
             for block in network.blocks:
                 block.compile()
         if self._mesh is not None:
-            for part in (*network.blocks, network):
-                fully_shard(part, mesh=self._mesh)
+            # Blocks are gathered in the precision that they compute in: half the bytes between ranks. Gradients are
+            # summed over ranks in float32, and what blocks hand on stays as it is.
+            half = torch.bfloat16 if self.bfloat16 else None
+            policy = MixedPrecisionPolicy(half, torch.float32 if half else None, cast_forward_inputs=False)
+            for block in network.blocks:
+                fully_shard(block, mesh=self._mesh, mp_policy=policy)
+            fully_shard(network, mesh=self._mesh)
             for method in ("features", "logits"):
                 register_fsdp_forward_method(network, method)
         return network

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
 from multimdm.models import Backbone
 from multimdm.objectives import Batch, Distillation, Objective, stratified_times
+from multimdm.objectives.base import TIMES
 from multimdm.objectives.time_density import draw_times
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Streams, debug_checks
 from multimdm.training.answering import answering
+from multimdm.training.background import Background, works_beside
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
 from multimdm.training.ema import Ema
@@ -31,6 +34,7 @@ from multimdm.training.pairs import Pairs
 from multimdm.training.parts import Parts
 from multimdm.training.quantile_pairs import Quantiles, quantile_pairs
 from multimdm.training.rates import learning_rate
+from multimdm.training.reading_ahead import ReadingAhead
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.records import Records, loss_key
 from multimdm.training.resuming import Resume, check_same_run, find_checkpoint, starts_of
@@ -39,6 +43,7 @@ from multimdm.training.settings import TrainingRecipe
 from multimdm.training.signals import Signals
 from multimdm.training.sources import Source
 from multimdm.training.teacher import Teacher
+from multimdm.training.utilisation import flops_per_token, utilisation
 from multimdm.training.validation import describe_nelbo, validation_sums
 from multimdm.training.window import Window
 
@@ -119,6 +124,9 @@ class _Run:
         self.ema = Ema(engine.weights, self.train.ema) if self.train.ema else None
         self.teacher = Teacher(engine, job.teacher) if job.teacher is not None else None
         self.pairs = self._pairs()
+        beside = works_beside(engine.device)
+        self.writer = Background() if beside else None
+        self.reader = ReadingAhead(job.source.train) if beside and self.pairs is None else None
         self.objective = self._objective()
         self.validated = self._validation_size()
         self.step, self.nelbo = 0, None
@@ -126,6 +134,7 @@ class _Run:
             self._restore(found)
         self.starts = found.starts if found is not None else starts_of(job.recipe) if engine.is_main else {}
         self.seconds: dict[str, float] = defaultdict(float)
+        self.by_time = torch.zeros(2, TIMES, dtype=torch.float64)
         self.records: Records | None = None
         if engine.is_main:
             checkpoints.set_aside_after(self.step)
@@ -143,7 +152,7 @@ class _Run:
     def to_the_end(self) -> Outcome:
         """Steps, and between them what the recipe asks for."""
         try:
-            window = Window()
+            window = Window(self.seconds)
             while self.step < self.train.steps:
                 start = time.perf_counter()
                 window.add(*self._one_step(), time.perf_counter() - start)
@@ -154,7 +163,7 @@ class _Run:
                     self._save()
                 if self._due(self.log.every):
                     self._report(window)
-                    window = Window()
+                    window = Window(self.seconds)
                 if self._due(self.log.validate_every) or self.step == self.train.steps:
                     self.nelbo = self._validate()
                 if self._due(self.log.sample_every):
@@ -165,6 +174,10 @@ class _Run:
                     self._save()
             return self._finish()
         finally:
+            if self.reader is not None:
+                self.reader.close()
+            if self.writer is not None:
+                self.writer.close()
             self.display.close()
             if self.records is not None:
                 self.records.close()
@@ -185,8 +198,12 @@ class _Run:
             batches = list(self._batches())
             tokens = sum(int(example.counted.sum()) for example, _ in batches)
             tokens = int(self.engine.sum(torch.tensor(tokens))) if self.engine.ranks > 1 else tokens
+            if self.reader is not None:
+                following = (self.step + 1) * self.train.batch_size
+                self.reader.expect((following + part.start, len(part)) for part in self.parts)
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
+            by_time = torch.zeros(2, TIMES, dtype=torch.float64, device=self.engine.device)
             for number, (_, batch) in enumerate(batches):
                 torch.manual_seed(derive(self.seed, "dropout", self.step, number, self.engine.rank))
                 with self.engine.accumulating(last=number == len(batches) - 1):
@@ -194,8 +211,11 @@ class _Run:
                     self.engine.backward(result.loss * (self.engine.ranks / tokens))
                 for name, value in {"loss": result.loss.detach(), **result.terms}.items():
                     sums[name] = sums.get(name, 0.0) + value.double()
-            totals = self.signals.sum(self.engine, torch.stack(list(sums.values()))) / tokens
-            terms = dict(zip(sums, totals.tolist(), strict=True))
+                if result.by_time is not None:
+                    by_time += result.by_time
+            totals = self.signals.sum(self.engine, torch.cat([torch.stack(list(sums.values())), by_time.flatten()]))
+            terms = dict(zip(sums, (totals[: len(sums)] / tokens).tolist(), strict=True))
+            self.by_time += totals[len(sums) :].view(2, TIMES)
             norm = self.engine.gradient_norm(self.train.clip)
             self._check_finite(terms, norm)
             rate = learning_rate(self.step, self.train)
@@ -251,7 +271,7 @@ class _Run:
     def _texts(self, first: int, num: int) -> tuple[Example, torch.Tensor | None]:
         """Training texts, and their noise if it belongs to them."""
         if self.pairs is None:
-            return self.job.source.train(first, num), None
+            return (self.reader or self.job.source.train)(first, num), None
         example, noise = self.pairs.train(first, num)
         return example, noise.to(self.engine.device)
 
@@ -276,7 +296,29 @@ class _Run:
             if isinstance(self.objective, Distillation):
                 numbers |= self.objective.settings_at(self.step - 1, self.train.steps)
             self._record("train", **numbers, seconds=round(sum(self.seconds.values()), 3))
+            self._record("cost", **self._cost(window))
+            self._record_times()
             self.display.show(self.step, numbers)
+
+    def _record_times(self) -> None:
+        """The loss in nats per token by the times of the sequences, where there were any since the last report."""
+        losses, tokens = self.by_time.tolist()
+        self.by_time.zero_()
+        found = {f"loss_{part / TIMES:g}": losses[part] / tokens[part] for part in range(TIMES) if tokens[part]}
+        if found:
+            self._record("times", **found)
+
+    def _cost(self, window: "Window") -> dict[str, float]:
+        """Seconds per step, for data and for the step itself; on a GPU its memory at most, and how well it is used."""
+        data, step = window.seconds("data"), window.seconds("step")
+        cost = {"data_seconds": data, "step_seconds": step}
+        device = self.engine.device
+        if device.type == "cuda":
+            cost["peak_memory"] = float(torch.cuda.max_memory_allocated(device))
+        asked = 0.5 if isinstance(self.job.model.process, MultiMask) else 1.0
+        each = flops_per_token(self.engine.network, self.job.source.length, asked, self.teacher is not None)
+        share = utilisation(each * window.tokens / self.engine.ranks, data + step, device)
+        return cost if share is None else {**cost, "utilisation": share}
 
     def _validate(self, record: bool = True) -> Nelbo | None:
         """The NELBO of the averaged weights on held-out sequences, shared out among ranks."""
@@ -344,10 +386,16 @@ class _Run:
                 if self.pairs is not None:
                     tensors |= self.pairs.state()
                 if self.engine.is_main:
-                    self.checkpoints.save(self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts)
+                    about = self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts
+                    if self.writer is None:
+                        self.checkpoints.save(*about)
+                    else:  # what was gathered from the GPU is a copy, which training does not touch
+                        self.writer.run(partial(self.checkpoints.save, *about))
 
     def _stopped(self, saved: str) -> BaseException:
         """Leave once the main rank has saved: a launcher ends all ranks when the first one leaves."""
+        if self.writer is not None:
+            self.writer.wait()
         self.engine.agree(self.step)
         self.display.close()
         return self.signals.leaving(f"{self.job.name}: saved {saved}" if self.engine.is_main else None)
@@ -386,6 +434,8 @@ class _Run:
     def _finish(self) -> Outcome:
         if self.nelbo is None:  # the run had been at its end before
             self.nelbo = self._validate(record=False)
+        if self.writer is not None:
+            self.writer.wait()
         target = self.out / "model"
         if self.engine.is_main or self.engine.sharded:
             model = self._current_model()

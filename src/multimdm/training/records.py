@@ -1,5 +1,6 @@
-"""What a run writes down: metrics.jsonl always, TensorBoard unless it is turned off, Weights & Biases if asked for."""
+"""What a run writes down: metrics.jsonl always, TensorBoard unless it is turned off, a tracker if asked for."""
 
+import importlib
 import json
 import secrets
 from contextlib import suppress
@@ -21,9 +22,10 @@ class Records:
 
     def __init__(self, out: Path, name: str, log: LogSettings, step: int, recipe: dict[str, Any]) -> None:
         out.mkdir(parents=True, exist_ok=True)
-        self._wandb: Any = None
-        if log.wandb is not None:
-            self._wandb = _start_wandb(log.wandb, name, out, recipe)
+        self._trackers: list[_Tracker] = []
+        for package, project in (("wandb", log.wandb), ("trackio", log.trackio)):
+            if project is not None:
+                self._trackers.append(_Tracker(package, project, name, out, recipe))
         self._path = out / METRICS
         _cut_after(self._path, step)
         self._file = self._path.open("a", encoding="utf-8")
@@ -49,9 +51,8 @@ class Records:
                 elif key == "texts":
                     # As code: TensorBoard reads Markdown.
                     self._board.add_text(kind, "\n\n".join(_as_code(text) for text in value), step)
-        if self._wandb is not None:
-            numbers = {f"{kind}/{key}": value for key, value in values.items() if isinstance(value, int | float)}
-            self._wandb.log({**numbers, "step": step})
+        for tracker in self._trackers:
+            tracker.write(kind, step, values)
 
     def close(self) -> None:
         """Flush everything."""
@@ -59,8 +60,8 @@ class Records:
             self._file.close()
         if self._board is not None:
             self._board.close()
-        if self._wandb is not None:
-            self._wandb.finish()
+        for tracker in self._trackers:
+            tracker.run.finish()
 
 
 def _as_code(text: str) -> str:
@@ -97,15 +98,39 @@ def _cut_after(path: Path, step: int) -> None:
     write_text(path, "".join(kept))
 
 
-def _start_wandb(project: str, name: str, out: Path, recipe: dict[str, Any]) -> Any:
-    try:
-        import wandb  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise ValueError("log.wandb needs the package wandb: pip install wandb, or leave log.wandb out") from None
-    remembered = out / "wandb-id"  # a resumed run goes on under its old one
-    if not remembered.exists():
-        write_text(remembered, secrets.token_hex(8))
-    number = remembered.read_text(encoding="utf-8").strip()
-    run = wandb.init(project=project, name=name, dir=str(out), config=recipe, id=number, resume="allow")
-    run.define_metric("*", step_metric="step")  # after resuming, steps are told again
-    return run
+class _Tracker:
+    """Weights & Biases, or trackio, which has the same calls."""
+
+    def __init__(self, package: str, project: str, name: str, out: Path, recipe: dict[str, Any]) -> None:
+        try:
+            self._library: Any = importlib.import_module(package)
+        except ImportError:
+            raise ValueError(
+                f"log.{package} needs the package {package}: pip install {package}, or leave log.{package} out"
+            ) from None
+        start = {"wandb": self._start_wandb, "trackio": self._start_trackio}[package]
+        self.run = start(project, name, out, recipe)
+
+    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """Numbers as they are, and texts as a table."""
+        told = {f"{kind}/{key}": value for key, value in values.items() if isinstance(value, int | float)}
+        if "texts" in values:
+            told[f"{kind}/texts"] = self._table([inert(text) for text in values["texts"]])
+        self.run.log({**told, "step": step})
+
+    def _table(self, texts: list[str]) -> Any:
+        if self._library.__name__ == "wandb":
+            return self._library.Table(columns=["text"], data=[[text] for text in texts])
+        return "\n\n".join(texts)
+
+    def _start_wandb(self, project: str, name: str, out: Path, recipe: dict[str, Any]) -> Any:
+        remembered = out / "wandb-id"  # a resumed run goes on under its old one
+        if not remembered.exists():
+            write_text(remembered, secrets.token_hex(8))
+        number = remembered.read_text(encoding="utf-8").strip()
+        run = self._library.init(project=project, name=name, dir=str(out), config=recipe, id=number, resume="allow")
+        run.define_metric("*", step_metric="step")  # after resuming, steps are told again
+        return run
+
+    def _start_trackio(self, project: str, name: str, out: Path, recipe: dict[str, Any]) -> Any:
+        return self._library.init(project=project, name=f"{name} {out.name}", config=recipe, resume="allow")

@@ -205,6 +205,8 @@ class LogSettings:
     tensorboard: bool = True
     wandb: str | None = None
     """Name of a Weights & Biases project to log to as well."""
+    trackio: str | None = None
+    """Name of a trackio project to log to as well."""
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

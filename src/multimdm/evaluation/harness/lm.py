@@ -13,10 +13,10 @@ from tqdm import tqdm
 
 from multimdm.data.chat import render
 from multimdm.evaluation.likelihood import Bound, log_likelihood_bound
+from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, Run, load
 from multimdm.pipeline.answers import Answering, answer
 from multimdm.pipeline.generation import answers_of, length_of, tokenizer_of
-from multimdm.pipeline.llada import Precision
 from multimdm.pipeline.ranks import current, shared, speaks
 from multimdm.process import Process
 from multimdm.process.checks import check_integer, require

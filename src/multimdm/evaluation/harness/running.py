@@ -19,10 +19,11 @@ from multimdm.evaluation.harness.scores import Score, Scored
 from multimdm.evaluation.settings import label_of
 from multimdm.evaluation.stops import leave_if_asked, measuring_listener
 from multimdm.evaluation.store import Store
+from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.answers import Answering
 from multimdm.pipeline.hub import local_directory
-from multimdm.pipeline.llada import Precision, is_adapter
+from multimdm.pipeline.llada import is_adapter
 from multimdm.process.checks import require
 
 

@@ -1,0 +1,50 @@
+"""What objectives and samplers cost on a GPU: bytes per logit, launches per row, waits per micro-batch; none may grow.
+
+A logit in bfloat16 is written once (2 bytes), read by the loss (2), read again for its gradient (2), which is written
+(2) and read by two products of matrices (4) and a sum (2): 14 bytes, and a few numbers per row.
+"""
+
+import pytest
+
+from support.gpu_costs import cost_of_sampling, cost_of_training, objectives, samplers
+
+TRAINING = {
+    "mdlm": (15.0, 0.0185, 2),
+    "multimask": (17.5, 0.024, 2),  # the scheduler for CPUs takes two passes for the sums of groups
+    "multimask, random": (15.5, 0.024, 2),
+    "multimask, context": (17.5, 0.030, 2),
+    "duo": (15.0, 0.0175, 2),
+    "autoregressive": (15.0, 0.008, 2),
+    "candi": (90.0, 0.019, 2),  # the noise has as many numbers as there are logits, and is drawn in float64
+    "consistency": (32.0, 0.023, 10),  # two tables; rows are sorted by what the teacher sees, in each chunk anew
+    "sdtt": (46.0, 0.058, 23),  # two tables; the teacher takes two steps, and each asks where something is hidden
+    "coupled": (52.0, 0.026, 2),  # what x_1 tells joins the logits in a table of its own
+}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training(name):
+    bytes_per_logit, launches_per_row, waits = TRAINING[name]
+    cost = cost_of_training(objectives()[name])
+    assert cost.bytes_per_logit < bytes_per_logit
+    assert cost.launches_per_row < launches_per_row
+    assert cost.waits <= waits
+
+
+SAMPLING = {  # waits: where something is hidden (sampler and head), whether all are done, which sequences go on
+    "ancestral": (10.0, 0.030, 4),
+    "ancestral, temperature": (13.0, 0.030, 4),  # a table of scaled logits
+    "ancestral, top-p": (95.0, 0.032, 4),  # rows are sorted
+    "uniform states": (29.0, 0.042, 4),  # the evidence of the state joins in a table of its own
+    "confidence": (12.0, 0.037, 4),
+    "left to right": (12.0, 0.035, 4),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLING)
+def test_sampling(name):
+    bytes_per_logit, launches_per_row, waits = SAMPLING[name]
+    cost = cost_of_sampling(*samplers()[name])
+    assert cost.bytes_per_logit < bytes_per_logit
+    assert cost.launches_per_row < launches_per_row
+    assert cost.waits <= waits

@@ -1,0 +1,51 @@
+"""The arithmetic of training by formula is that which torch counts; names of GPUs are known as drivers give them."""
+
+import pytest
+import torch
+
+from multimdm.models import DiT, DiTConfig
+from multimdm.training.counting import arithmetic, without_contents
+from multimdm.training.gpus import GPUS, known_gpu
+from multimdm.training.utilisation import flops_per_token, utilisation
+
+L, V = 64, 211
+
+
+@pytest.mark.parametrize("asked", [1.0, 0.5])
+def test_flops_per_token_are_those_that_torch_counts(asked):
+    with without_contents(asked):
+        network = DiT(DiTConfig(vocab_size=V, num_masks=1, hidden_dim=64, num_blocks=3, num_heads=4, max_length=L))
+        with arithmetic() as counter:
+            ids = torch.zeros(2, L, dtype=torch.long)
+            network(ids, 0.5, torch.ones_like(ids, dtype=torch.bool)).sum().backward()
+        counted = counter.get_total_flops() / (2 * L)
+        assert flops_per_token(network, L, asked) == pytest.approx(counted, rel=0.1)
+
+
+def test_frozen_weights_and_teachers():
+    network = DiT(DiTConfig(vocab_size=V, num_masks=1, hidden_dim=64, num_blocks=3, num_heads=4, max_length=L))
+    trained = flops_per_token(network, L, 1.0)
+    taught = flops_per_token(network, L, 1.0, teacher=True)
+    assert taught == pytest.approx(trained * 4 / 3)
+    network.requires_grad_(False)
+    assert flops_per_token(network, L, 1.0) < trained
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("Tesla V100-SXM2-16GB", None),
+    ],
+)
+def test_gpus_are_known_by_what_drivers_call_them(name, kind):
+    assert known_gpu(name) == (None if kind is None else GPUS[kind])
+
+
+def test_utilisation_is_the_share_of_the_peak(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    assert utilisation(989e12, 2.0, torch.device("cuda")) == pytest.approx(0.5)
+    assert utilisation(989e12, 2.0, torch.device("cpu")) is None
