@@ -271,11 +271,11 @@ def target(subject: Subject, plan: Plan) -> float:
 
 def _picture(subject: Subject, plan: Plan, steps: int) -> Trajectory:
     """At the temperature nearest to one, as samples are shown; an empty one if the model has no trajectory."""
-    temperature = min(plan.temperatures, key=lambda tau: abs(tau - 1))
+    temperature = float(min(plan.temperatures, key=lambda tau: abs(tau - 1)))
     empty = Trajectory(steps, (), (), (), False)
     return subject.remembered_picture(
         Trajectory,
         steps,
         temperature,
-        lambda: trajectory(subject.model, steps, subject.drawing, float(temperature)) or empty,
+        lambda: trajectory(subject.model, steps, subject.drawing, temperature) or empty,
     )
