@@ -1,10 +1,12 @@
 """Do the loaders stand files of strangers? Mutants of every file they read must load, or be refused in one sentence.
 
     python benchmarks/fuzz.py --mutants 100000 --seed 0
+    python benchmarks/fuzz.py --first 60000 --mutants 40000 --seed 0   # the last 40,000 of those
 
 A mutant passes if its loader returns, or raises a ValueError or OSError whose message is one line of plain text, within
 two seconds of the processor and with memory bounded, and if no file outside of its directory was opened. Which mutants
 there are is a function of the seed alone; what fails is printed with its number, and `--only NUMBER` runs it again.
+Ctrl-C ends with the account so far, and tells where `--first` goes on.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,11 @@ TEXTS = (
     b"d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e]\n",
 )
 """What a piece of a file may be replaced by."""
+UNREADABLE = (
+    *(ValueError, KeyError, IndexError, RecursionError, struct.error, yaml.YAMLError),
+    *(AttributeError, TypeError),  # PyYAML's, of a tag whose value is of another kind
+)
+"""What taking apart a mutant may end with, which is then changed by its bytes alone."""
 
 
 def targets(place: Path) -> list[Target]:
@@ -173,7 +180,7 @@ def mutant(target: Target, content: bytes, rng: random.Random) -> bytes:
     """One to three changes: of the structure, or of bytes."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         if rng.random() < 0.6:
-            with contextlib.suppress(ValueError, KeyError, IndexError, RecursionError, struct.error, yaml.YAMLError):
+            with contextlib.suppress(*UNREADABLE):
                 content = _other_structure(target.kind, content, rng)
                 continue
         content = _other_bytes(content, rng)
@@ -308,8 +315,10 @@ def _wrong_words(message: str) -> str:
     return ""
 
 
-def run(mutants: int, seed: int, only: int | None = None, say: Callable[[str], None] = print) -> Findings:
-    """Try them all."""
+def run(
+    numbers: Iterable[int], seed: int, say: Callable[[str], None] = print, tell: Callable[[int], None] = lambda _: None
+) -> Findings:
+    """Try the mutants of these numbers; `tell` hears how many are done. An interrupt ends with what was found."""
     findings = Findings()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -317,41 +326,64 @@ def run(mutants: int, seed: int, only: int | None = None, say: Callable[[str], N
         contents = {target.path: target.path.read_bytes() for target in everything}
         for target in everything:
             target.load()
-        for number in range(mutants) if only is None else [only]:
-            rng = random.Random(f"{seed} {number}")
-            target = rng.choice(everything)
-            target.path.write_bytes(mutant(target, contents[target.path], rng))
-            loaded, wrong = attempt(target, watch)
-            target.path.write_bytes(contents[target.path])
-            findings.seen[target.name] += 1
-            if wrong:
-                findings.failures.append((number, target.name, wrong))
-                say(f"mutant {number} of {target.name}: {wrong}")
-            elif loaded:
-                findings.loaded += 1
-            else:
-                findings.refused += 1
+        with contextlib.suppress(KeyboardInterrupt):
+            for number in numbers:
+                rng = random.Random(f"{seed} {number}")
+                target = rng.choice(everything)
+                target.path.write_bytes(mutant(target, contents[target.path], rng))
+                loaded, wrong = attempt(target, watch)
+                target.path.write_bytes(contents[target.path])
+                findings.seen[target.name] += 1
+                if wrong:
+                    findings.failures.append((number, target.name, wrong))
+                    say(f"mutant {number} of {target.name}: {wrong}")
+                elif loaded:
+                    findings.loaded += 1
+                else:
+                    findings.refused += 1
+                tell(sum(findings.seen.values()))
     return findings
+
+
+class Progress:
+    """How many are done and how long the rest takes, every ten seconds on standard error."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._begun, self._told = total, time.monotonic(), time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._told >= 10:
+            left = (now - self._begun) / done * (self._total - done)
+            print(f"{done:,} of {self._total:,}, {left / 60:.0f} min left", file=sys.stderr, flush=True)
+            self._told = now
 
 
 def main() -> int:
     """Tell how many there were, and what failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutants", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="run this mutant alone")
     options = parser.parse_args()
     with open("/proc/self/statm", encoding="ascii") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
+    numbers = range(options.first, options.first + options.mutants)
+    if options.only is not None:
+        numbers = range(options.only, options.only + 1)
     start = time.perf_counter()
-    findings = run(options.mutants, options.seed, options.only)
+    findings = run(numbers, options.seed, tell=Progress(len(numbers)))
+    tried = sum(findings.seen.values())
     print(
-        f"{sum(findings.seen.values()):,} mutants of {len(findings.seen)} files: {findings.loaded:,} loaded, "
+        f"{tried:,} mutants of {len(findings.seen)} files: {findings.loaded:,} loaded, "
         f"{findings.refused:,} refused in one sentence, {len(findings.failures)} failed; "
         f"{time.perf_counter() - start:.0f} s"
     )
-    return 1 if findings.failures else 0
+    if tried < len(numbers):
+        print(f"interrupted; --first {numbers.start + tried} --mutants {len(numbers) - tried} goes on")
+    return 1 if findings.failures or tried < len(numbers) else 0
 
 
 if __name__ == "__main__":

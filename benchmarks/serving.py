@@ -2,6 +2,7 @@
 
     python benchmarks/serving.py
     python benchmarks/serving.py --checkpoint runs/tales-mdlm/model --seconds 30
+    python benchmarks/serving.py --soak 30   # hostile clients instead, for 30 minutes (soak.py)
 
 Two servers on the loopback, one with room for 32 sequences in a network call and one that serves one request at a
 time. 32 clients ask each in turn for a bounded time, with mixed lengths and steps. Every answer is compared with the
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -76,23 +77,33 @@ def alone(offer: Offer, number: int) -> str:
     return answer(offer, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
 
 
+class Served(NamedTuple):
+    """A server that answers."""
+
+    port: int
+    pid: int
+    log: Path
+    """What it writes."""
+
+
 @contextmanager
-def server(checkpoint: str, batch: int) -> Iterator[int]:
-    """`multimdm serve` in a process of its own; gives the port."""
+def server(checkpoint: str, batch: int) -> Iterator[Served]:
+    """`multimdm serve` in a process of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "multimdm", "serve", checkpoint, "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, "--batch", str(batch), "--quiet", "--device", "cpu"], stdout=subprocess.DEVNULL
-    )
+    command += ["--batch", str(batch), "--quiet", "--device", "cpu"]
+    log = Path(checkpoint).resolve().parent / f"server-{port}.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
         deadline = time.monotonic() + 120
         while not _alive(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("the server did not start")
             time.sleep(0.2)
-        yield port
+        yield Served(port, process.pid, log)
     finally:
         process.terminate()
         process.wait(60)
@@ -160,7 +171,7 @@ def rows_per_call(port: int) -> float:
     return int(found["rows"]) / max(1, int(found["calls"]))
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -169,19 +180,37 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each server and round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="hostile clients instead, for so long")
+    parser.add_argument("--bodies", type=int, default=5000, help="of --soak: different malformed bodies")
+    parser.add_argument("--schemathesis", help="of --soak: this program, too, for a tenth of the time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         checkpoint = options.checkpoint or str(Path(directory) / "model")
         if options.checkpoint is None:
             random_model().save(checkpoint)
-        measure(checkpoint, options)
+        if options.soak is None:
+            measure(checkpoint, options)
+            return 0
+        return under_hostile_use(checkpoint, options)
+
+
+def under_hostile_use(checkpoint: str, options: argparse.Namespace) -> int:
+    """0 if all that must hold does."""
+    from soak import soak, tell
+
+    offer = Offer.of("alone", load(checkpoint))
+    expected = {number: alone(offer, number) for number in range(0, REQUESTS, 3)}
+    with server(checkpoint, batch=32) as served:
+        load_test(served.port, 4, 1.0)  # to warm up
+        outcome = soak(served, expected, request, options)
+    return 0 if tell(outcome) else 1
 
 
 def measure(checkpoint: str, options: argparse.Namespace) -> None:
     """Both servers in turn, so that a busy spell of the machine hits them alike."""
     rounds: dict[str, list[Round]] = {"one at a time": [], "shared calls": []}
     with server(checkpoint, batch=1) as single, server(checkpoint, batch=32) as shared:
-        ports = {"one at a time": single, "shared calls": shared}
+        ports = {"one at a time": single.port, "shared calls": shared.port}
         for port in ports.values():
             load_test(port, 4, 1.0)  # to warm up
         for _ in range(options.rounds):
@@ -221,4 +250,4 @@ def report(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -62,6 +62,32 @@ def test_a_damaged_file_is_measured_anew(tmp_path, damage):
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
+def test_a_flipped_bit_is_not_a_figure(tmp_path, caplog):
+    """Whichever it is: the result is the old one, or is measured anew and the file named."""
+    work = Work()
+    first = Store(tmp_path).remembered(Result, {"a": 1}, work)
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        caplog.clear()
+        found = Store(tmp_path).known(Result, {"a": 1})
+        assert found == first or (found is None and f"{file} is damaged" in caplog.text)
+
+
+def test_results_of_older_versions_have_no_seal(tmp_path):
+    work = Work()
+    first = Store(tmp_path).remembered(Result, {}, work)
+    (file,) = tmp_path.iterdir()
+    content = json.loads(file.read_text(encoding="utf-8"))
+    del content["sha256"]
+    write_json(file, content)
+    assert Store(tmp_path).remembered(Result, {}, work) == first
+    assert work.times == 1
+
+
 def test_a_measurement_of_before_a_field_was_there_is_measured_anew(subject):
     """Results of an older version, aligned ones too: neither an error nor a figure that is missing for ever."""
     new = subject.measured(2, 1.0), subject.aligned(2, 3.0)

@@ -78,6 +78,36 @@ def test_a_damaged_one_is_passed_over_with_a_warning(file, damage, complaint, tm
         open_checkpoint(tmp_path / "step-00000002")
 
 
+def test_a_flipped_bit_in_the_account_is_seen(tmp_path, model):
+    """Wherever it is: in the step, in the recipe, in a hash, in a name. Those that change nothing may pass (1e-3, 1E-3)."""
+    save(Checkpoints(tmp_path, keep=1), model, 2)
+    file = tmp_path / "step-00000002" / "training.json"
+    content, whole = file.read_bytes(), open_checkpoint(file.parent)
+    refused = 0
+    for bit in range(0, 8 * len(content), 11):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        try:
+            assert open_checkpoint(file.parent) == whole, bit
+        except ValueError as error:
+            assert str(file) in str(error)
+            refused += 1
+    assert refused > 0.99 * len(range(0, 8 * len(content), 11))
+
+
+def test_accounts_of_older_versions_have_no_seal(tmp_path, model):
+    save(Checkpoints(tmp_path, keep=1), model, 2)
+    file = tmp_path / "step-00000002" / "training.json"
+    about = json.loads(file.read_text())
+    del about["sha256"]
+    file.write_text(json.dumps(about))
+    assert open_checkpoint(file.parent).step == 2
+    file.write_text(json.dumps({**about, "files": {"training.safetensors": None}}))
+    with pytest.raises(ValueError, match="is not the account of a checkpoint"):
+        open_checkpoint(file.parent)
+
+
 def test_later_ones_are_set_aside_and_do_not_count(tmp_path, model, caplog):
     """Damaged ones, or those of a branch that was left: what is saved next must be kept."""
     checkpoints = Checkpoints(tmp_path, keep=2)

@@ -13,12 +13,12 @@ def whole_directory(target: Path) -> Iterator[Path]:
     """A new directory beside `target` to write into; it takes the target's place if all goes well.
 
     After an error or Ctrl-C nothing is left, and an older target is as it was. A process that is killed outright leaves
-    its hidden directory, which the next one on this machine removes.
+    its hidden directory, which the next one on this machine removes. A full disk is an OSError that names the target.
     """
     target = Path(os.path.realpath(target))  # a link stays a link, and what it leads to is replaced
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
-    mark = f"{socket.gethostname()}-{os.getpid()}"
+    mark = _mark()
     partial = target.with_name(f".{target.name}.partial-{mark}")
     partial.mkdir()
     try:
@@ -34,18 +34,27 @@ def whole_directory(target: Path) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             partial.rename(target)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            _name(error, target)
         raise
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """A file beside `target` to write that takes its place if all goes well, and is gone if not."""
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    """A file beside `target` to write that takes its place if all goes well, and is gone if not.
+
+    What a killed process left of it goes with the next one.
+    """
+    _remove_leftovers(target)
+    partial = target.with_name(f".{target.name}.partial-{_mark()}")
     try:
         yield partial
         os.replace(partial, target)
+    except OSError as error:
+        _name(error, target)
+        raise
     finally:
         partial.unlink(missing_ok=True)
 
@@ -56,8 +65,19 @@ def write_text(target: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def _name(error: OSError, target: Path) -> None:
+    """Writing to a file that is open fails without its name."""
+    if error.errno is not None and error.filename is None:
+        error.filename = str(target)
+
+
+def _mark() -> str:
+    """Who writes."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
 def _remove_leftovers(target: Path) -> None:
-    """Directories that a process of this machine left when it was killed."""
+    """What a process of this machine left when it was killed."""
     for kind in ("partial", "old"):
         start = f".{target.name}.{kind}-{socket.gethostname()}-"
         for path in target.parent.iterdir():
@@ -66,8 +86,10 @@ def _remove_leftovers(target: Path) -> None:
                 continue
             if kind == "old" and not target.exists():
                 path.rename(target)  # it was killed between the two renamings
-            else:
+            elif path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _alive(process: int) -> bool:

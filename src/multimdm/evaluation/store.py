@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from multimdm.data.directories import write_text
 from multimdm.pipeline.ranks import agreed, current
 
+_log = logging.getLogger(__name__)
 _FORMAT = 3
 """Raised when the meaning of stored figures changes: older ones are then measured anew."""
 
@@ -34,8 +36,8 @@ class Store:
         if found is None:
             found = agreed(compute())
             request = _request(kind, depends_on)
-            key = _key(request)
-            self._write(key, {"request": request, "result": asdict(found)})  # pyright: ignore[reportArgumentType]
+            key, result = _key(request), asdict(found)  # pyright: ignore[reportArgumentType]
+            self._write(key, {"request": request, "result": result, "sha256": _seal(result)})
             self._held[key] = found
         return found
 
@@ -51,12 +53,20 @@ class Store:
 
     def _read(self, kind: type[Result], key: str) -> Result | None:
         """None if there is nothing, or nothing that makes sense: it is then measured anew."""
-        if self._directory is None:
+        if self._directory is None or not self._path(key).is_file():
             return None
         try:
             content = json.loads(self._path(key).read_text(encoding="utf-8"))
+            # Older versions wrote the request and the result alone.
+            sealed = content.keys() == {"request", "result"} or content["sha256"] == _seal(content["result"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            sealed = False
+        if not sealed:
+            _log.warning("%s is damaged; what it held is measured anew", self._path(key))
+            return None
+        try:
             return TypeAdapter(kind).validate_python(content["result"])
-        except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        except ValidationError:  # of an older version, which did not measure all that we do
             return None
 
     def _write(self, key: str, content: dict[str, Any]) -> None:
@@ -75,6 +85,12 @@ def _request(kind: type, depends_on: dict[str, Any]) -> dict[str, Any]:
 
 def _key(request: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _seal(result: dict[str, Any]) -> str:
+    """A flipped bit in a figure makes another figure; this tells them apart."""
+    told = json.loads(json.dumps(result))  # as it is read
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def write_json(path: Path, content: Any) -> None:

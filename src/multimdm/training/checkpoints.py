@@ -3,9 +3,10 @@
 step-00000500/
   model/                 the model as `multimdm.load` reads it (the moving average, if there is one)
   training.safetensors   the weights themselves and the optimiser's state
-  training.json          step, recipe, and size and sha256 of every file
+  training.json          step, recipe, size and sha256 of every file, and sha256 of this account itself
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
 _ABOUT = "training.json"
 _TENSORS = "training.safetensors"
+_UNSEALED = frozenset(["format", "step", "recipe", "data", "starts", "files"])
+"""All that the accounts of older versions hold, which have no sha256 of their own."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,15 @@ class Checkpoints:
                 write_safetensors(dict(tensors), partial / _TENSORS)
                 about = {"format": 1, "step": step, "recipe": recipe, "data": data, "starts": dict(starts or {})}
                 about["files"] = _describe(partial)
+                about["sha256"] = _seal(about)
                 (partial / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
                 _to_disk(partial)
         except OSError as error:
             kept = self.latest()
             last = f"the last good one is {kept.path}" if kept is not None else "there is none yet"
-            raise OSError(f"could not save the checkpoint of step {step} in {target}: {error}; {last}") from error
+            raise OSError(
+                f"could not save the checkpoint of step {step} in {target}: {error.strerror or error}; {last}"
+            ) from error
         self._remove_old()
         return target
 
@@ -124,19 +130,22 @@ class Checkpoints:
 def open_checkpoint(path: Path) -> Checkpoint:
     """A checkpoint, after every file has been compared with what was written."""
     about = read_json(path / _ABOUT)
+    if not about.keys() <= _UNSEALED and about.get("sha256") != _seal(about):
+        raise ValueError(f"{path / _ABOUT} is not what was written: its sha256 differs")
     try:
-        step, recipe, files = int(about["step"]), dict(about["recipe"]), dict(about["files"])
+        step, recipe = int(about["step"]), dict(about["recipe"])
         data, starts = str(about["data"]), dict(about.get("starts", {}))
-    except (KeyError, TypeError, ValueError):
+        files = {name: (int(told["bytes"]), str(told["sha256"])) for name, told in about["files"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError(f"{path / _ABOUT} is not the account of a checkpoint") from None
-    for name, expected in files.items():
+    for name, (expected, sha256) in files.items():
         file = path / name
         if not file.is_file():
             raise ValueError(f"{file} is missing")
         size = file.stat().st_size
-        if size != expected["bytes"]:
-            raise ValueError(f"{file} has {size:,} bytes instead of {expected['bytes']:,}")
-        if sha256_of(file) != expected["sha256"]:
+        if size != expected:
+            raise ValueError(f"{file} has {size:,} bytes instead of {expected:,}")
+        if sha256_of(file) != sha256:
             raise ValueError(f"{file} is not what was written: its sha256 differs")
     return Checkpoint(path, step, recipe, data, starts)
 
@@ -147,6 +156,12 @@ def _describe(directory: Path) -> dict[str, dict[str, Any]]:
     return {
         str(path.relative_to(directory)): {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
     }
+
+
+def _seal(about: dict[str, Any]) -> str:
+    """Of all that an account says but the seal itself: a flipped bit in the step is as bad as one in a weight."""
+    told = json.loads(json.dumps({key: value for key, value in about.items() if key != "sha256"}))  # as it is read
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _to_disk(directory: Path) -> None:

@@ -88,12 +88,12 @@ def _cut_after(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + "\n")
         except (ValueError, KeyError, TypeError):
-            continue  # the process was killed while it wrote this line
+            continue  # the process was killed while it wrote this line, or the disk has damaged it
     write_text(path, "".join(kept))
 
 

@@ -1,0 +1,526 @@
+"""Does a server stand hostile clients, without its honest ones noticing?
+
+    python benchmarks/serving.py --soak 30
+    python benchmarks/serving.py --soak 30 --schemathesis PATH/TO/schemathesis
+
+64 clients on the loopback. 16 are honest: they ask, compare the answer with the library's for the same seed, think for
+a moment and ask again. 48 are not: streams, readers that take a stream byte by byte or not at all, clients that leave
+in the middle, malformed bodies (made by hypothesis), connections that say nothing or half of a request, heads of many
+kilobytes. Honest clients are alone with the server for a part of every minute, and their latency then is what their
+latency among the others is compared with, so that a busy spell of the machine hits both alike.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+CROWD = {"honest": 16, "stream": 8, "slow": 8, "vanish": 8, "malformed": 12, "idle": 8, "oversized": 4}
+"""64 clients."""
+ALONE, MIXED = 15.0, 45.0
+"""Seconds of a cycle in which honest clients are alone, and in which they are not."""
+SETTLING = 1.0
+"""Seconds at the beginning of each that count for neither."""
+PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/trace")
+FIELDS = (
+    *("model", "prompt", "suffix", "messages", "max_tokens", "temperature", "top_p", "n", "seed", "stop", "stream"),
+    *("stream_options", "steps", "sampler", "length", "candidates", "logprobs", "echo", "user", "best_of"),
+)
+
+
+@dataclass
+class Account:
+    """What was seen."""
+
+    latencies: dict[str, list[float]] = field(default_factory=lambda: {"alone": [], "mixed": []})
+    requests: Counter = field(default_factory=Counter)
+    """By kind of client."""
+    statuses: Counter = field(default_factory=Counter)
+    """By kind of client and status."""
+    compared: int = 0
+    """Answers, whole or streamed, that were compared with the library's."""
+    wrong: list[str] = field(default_factory=list)
+    """Answers of 500 and above, lost ones, and those that are not the library's."""
+
+    def see(self, kind: str, status: int, what: str) -> None:
+        """An answer's status."""
+        self.requests[kind] += 1
+        self.statuses[kind, status] += 1
+        if status >= 500:
+            self.wrong.append(f"{kind}: {status} to {what[:200]}")
+
+
+# ----------------------------------------------------------------- connections
+
+
+class Line:
+    """A connection to the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, method: str, path: str, body: bytes = b"", headers: str = "", length: int | None = None) -> None:
+        """A request, which may tell of a longer body than it has."""
+        length = len(body) if length is None else length
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{headers}"
+        self.writer.write(f"{head}Content-Length: {length}\r\n\r\n".encode("latin-1", "replace") + body)
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Status and headers of the answer."""
+        first = (await self.reader.readuntil(b"\r\n")).split()
+        headers = {}
+        while (line := await self.reader.readuntil(b"\r\n")) != b"\r\n":
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.strip().lower()] = value.strip()
+        return int(first[1]), headers
+
+    async def body(self, headers: dict[str, str]) -> bytes:
+        """The rest of the answer."""
+        if headers.get("transfer-encoding") != "chunked":
+            return await self.reader.readexactly(int(headers.get("content-length", "0")))
+        pieces = []
+        while size := int(await self.reader.readuntil(b"\r\n"), 16):
+            pieces.append(await self.reader.readexactly(size))
+            await self.reader.readexactly(2)
+        await self.reader.readexactly(2)
+        return b"".join(pieces)
+
+    async def answer(self) -> tuple[int, bytes]:
+        """All of it."""
+        status, headers = await self.head()
+        return status, await self.body(headers)
+
+
+@asynccontextmanager
+async def line(port: int, room: int | None = None):
+    """A connection that is closed in any case; `room`: bytes that are kept for a client that does not read."""
+    made = socket.socket()
+    if room is not None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+    made.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+    # A reader that is to be slow must not have the answer read for it.
+    reader, writer = await asyncio.open_connection(sock=made, limit=room or 2**20)
+    try:
+        yield Line(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+GONE = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+"""The server closed the connection."""
+
+
+# --------------------------------------------------------------------- clients
+
+
+@dataclass
+class Crowd:
+    """Clients, and what they need."""
+
+    port: int
+    expected: dict[int, str]
+    """Number of a request -> the library's answer."""
+    request: Callable[[int], dict[str, Any]]
+    bodies: list[bytes]
+    seed: int = 0
+    account: Account = field(default_factory=Account)
+    phase: str = "settling"
+    thinking: float = 0.5
+    """Seconds of an honest client between two requests, on average."""
+
+    async def honest(self, rng: random.Random) -> None:
+        """One after the other, on one connection."""
+        while True:
+            with suppress(*GONE):
+                async with line(self.port) as held:
+                    while True:
+                        await asyncio.sleep(rng.uniform(0, 2 * self.thinking))
+                        await self._ask(held, rng)
+
+    async def _ask(self, held: Line, rng: random.Random) -> None:
+        number, phase, begun = rng.choice(list(self.expected)), self.phase, time.perf_counter()
+        held.send("POST", PATHS[0], json.dumps(self.request(number)).encode())
+        try:
+            status, body = await held.answer()
+        except GONE as error:
+            self.account.wrong.append(f"honest: request {number} was lost: {error!r}")
+            raise
+        took = time.perf_counter() - begun
+        self.account.see("honest", status, str(number))
+        if status == 200:
+            self._compare("honest", number, json.loads(body)["choices"][0]["text"])
+        else:
+            self.account.wrong.append(f"honest: {status} {body[:200]!r}")
+        if phase == self.phase and phase in self.account.latencies:
+            self.account.latencies[phase].append(took)
+
+    def _compare(self, kind: str, number: int, text: str) -> None:
+        self.account.compared += 1
+        if text != self.expected[number]:
+            self.account.wrong.append(f"{kind}: request {number} has another's answer: {text[:100]!r}")
+
+    async def stream(self, rng: random.Random) -> None:
+        """Streams, read to their ends."""
+        while True:
+            await asyncio.sleep(rng.uniform(0, 1))
+            async with line(self.port) as held:
+                await self._streamed("stream", held, rng, pause=0.0)
+
+    async def slow(self, rng: random.Random) -> None:
+        """Streams, read a few bytes at a time, or not at all for longer than the server waits."""
+        while True:
+            async with line(self.port, room=2048) as held:
+                if rng.random() < 0.3:
+                    held.send("POST", "/v1/trace", json.dumps({"prompt": "", "steps": 8, "candidates": 10}).encode())
+                    await asyncio.sleep(rng.uniform(5, 25))
+                    self.account.requests["slow"] += 1
+                else:
+                    await self._streamed("slow", held, rng, pause=0.05)
+
+    async def _streamed(self, kind: str, held: Line, rng: random.Random, pause: float) -> None:
+        number = rng.choice(list(self.expected))
+        held.send("POST", PATHS[0], json.dumps({**self.request(number), "stream": True}).encode())
+        try:
+            status, headers = await held.head()
+            content = bytearray()
+            if status != 200:
+                await held.body(headers)
+            while status == 200 and not content.endswith(b"0\r\n\r\n"):
+                piece = await held.reader.read(256 if pause else 65_536)
+                if not piece:
+                    raise ConnectionResetError("closed before the end of the stream")
+                content += piece
+                await asyncio.sleep(pause)
+        except GONE as error:
+            self.account.wrong.append(f"{kind}: request {number} was lost: {error!r}")
+            return
+        self.account.see(kind, status, str(number))
+        if status == 200:
+            self._compare(kind, number, _text_of(_unchunked(bytes(content))))
+
+    async def vanish(self, rng: random.Random) -> None:
+        """Ask for much, and leave."""
+        while True:
+            async with line(self.port) as held:
+                wanted = {"prompt": "", "n": rng.randint(1, 4), "steps": rng.choice((16, 64, 256))}
+                held.send("POST", PATHS[0], json.dumps({**wanted, "stream": rng.random() < 0.5}).encode())
+                await asyncio.sleep(rng.uniform(0, 0.3))
+                self.account.requests["vanish"] += 1
+                if rng.random() < 0.5:
+                    held.writer.close()  # politely; the others cut the line
+            await asyncio.sleep(rng.uniform(0, 2))
+
+    async def malformed(self, rng: random.Random) -> None:
+        """Bodies that are no requests, or hardly any."""
+        while True:
+            async with line(self.port) as held:
+                for number in range(50):
+                    body, path = _worse(rng.choice(self.bodies), rng), rng.choice(PATHS)
+                    held.send("POST", path, body)
+                    try:
+                        status, _ = await asyncio.wait_for(held.answer(), 60)
+                    except GONE as error:
+                        if number == 0 or isinstance(error, TimeoutError):  # else it was closed after the last answer
+                            self.account.wrong.append(f"malformed: no answer to {path} {body[:200]!r}: {error!r}")
+                        break
+                    self.account.see("malformed", status, f"{path} {body!r}")
+                    await asyncio.sleep(rng.uniform(0, 0.3))
+
+    async def idle(self, rng: random.Random) -> None:
+        """Say nothing, or half of a head, or half of a body, or nothing more after an answer; and stay."""
+        while True:
+            with suppress(*GONE):
+                async with line(self.port) as held:
+                    how = rng.randrange(4)
+                    if how == 1:
+                        held.writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: ")
+                    elif how == 2:
+                        held.send("POST", PATHS[0], b'{"prompt": "', length=50)
+                    elif how == 3:
+                        held.send("GET", "/healthz")
+                        status, _ = await held.answer()
+                        self.account.see("idle", status, "/healthz")
+                    self.account.requests["idle"] += 1
+                    await asyncio.wait_for(held.reader.read(65_536), rng.uniform(5, 40))
+            await asyncio.sleep(rng.uniform(0, 1))
+
+    async def oversized(self, rng: random.Random) -> None:
+        """Heads, addresses and bodies beyond all measure."""
+        while True:
+            with suppress(*GONE):
+                async with line(self.port) as held:
+                    how, many = rng.randrange(4), rng.choice((70_000, 200_000, 1_000_000))
+                    if how == 0:
+                        held.send("GET", "/healthz", headers=f"X-Long: {'a' * many}\r\n")
+                    elif how == 1:
+                        held.send("GET", "/healthz", headers="".join(f"X-{i}: b\r\n" for i in range(many // 10)))
+                    elif how == 2:
+                        held.send("GET", "/" + "c" * many)
+                    else:
+                        held.send("POST", PATHS[0], b'{"prompt": "' + b"d" * many + b'"}')
+                    with suppress(TimeoutError):
+                        status, _ = await asyncio.wait_for(held.answer(), 30)
+                        self.account.see("oversized", status, f"kind {how}")
+            await asyncio.sleep(rng.uniform(0, 2))
+
+    # ------------------------------------------------------------------ together
+
+    async def soak(self, seconds: float, watch: Callable[[float], None]) -> None:
+        """Alone and among others in turn; `watch` hears, at the end of every time alone, how much is left."""
+        end = time.monotonic() + seconds
+        honest = self._start(("honest",), 0)
+        cycle = 0
+        while time.monotonic() < end:
+            cycle += 1
+            others: list[asyncio.Task] = []
+            await self._during("alone", min(ALONE, seconds / 4), honest)
+            watch(end - time.monotonic())
+            try:
+                others = self._start(tuple(kind for kind in CROWD if kind != "honest"), cycle)
+                await self._during("mixed", min(MIXED, max(0.0, end - time.monotonic())), [*honest, *others])
+            finally:
+                await _stop(others)
+        await self._during("alone", min(ALONE, seconds / 4), honest)
+        watch(0.0)
+        await _stop(honest)
+
+    def _start(self, kinds: tuple[str, ...], cycle: int) -> list[asyncio.Task]:
+        clients: list[Awaitable[None]] = []
+        for kind in kinds:
+            for number in range(CROWD[kind]):
+                clients.append(getattr(self, kind)(random.Random(f"{self.seed} {cycle} {kind} {number}")))
+        return [asyncio.ensure_future(client) for client in clients]
+
+    async def _during(self, phase: str, seconds: float, clients: list[asyncio.Task]) -> None:
+        """For so long; a client that fails is a fault of this program, and ends it."""
+        self.phase = "settling"
+        await asyncio.sleep(min(SETTLING, seconds / 2))
+        self.phase = phase
+        done, _ = await asyncio.wait(clients, timeout=max(0.0, seconds - SETTLING), return_when=asyncio.FIRST_EXCEPTION)
+        self.phase = "settling"
+        for client in done:
+            client.result()
+
+
+async def _stop(clients: list[asyncio.Task]) -> None:
+    for client in clients:
+        client.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+
+
+def _unchunked(content: bytes) -> bytes:
+    pieces = []
+    while content:
+        size, _, rest = content.partition(b"\r\n")
+        pieces.append(rest[: int(size, 16)])
+        content = rest[int(size, 16) + 2 :]
+    return b"".join(pieces)
+
+
+def _text_of(events: bytes) -> str:
+    """What a stream of completions says in all."""
+    told = [block.removeprefix(b"data: ") for block in events.strip().split(b"\n\n")]
+    chunks = [json.loads(one) for one in told if one != b"[DONE]"]
+    return "".join(choice["text"] for chunk in chunks for choice in chunk["choices"])
+
+
+# --------------------------------------------------------------- malformed bodies
+
+
+def malformed_bodies(num: int, seed: int) -> list[bytes]:
+    """From hypothesis: bytes, JSON of any shape, and fields of ours with values of any kind."""
+    scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    values = st.recursive(
+        scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    )
+    ours = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=6), values, max_size=5)
+    served = {"prompt": st.text(max_size=12), "steps": st.integers(-1, 3), "max_tokens": st.integers(-1, 13)}
+    nearly = st.fixed_dictionaries(served, optional={name: values for name in FIELDS if name not in served})
+    found: list[bytes] = []
+
+    @settings(
+        max_examples=num, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(st.binary(max_size=60) | values.map(_spelt) | ours.map(_spelt) | nearly.map(_spelt))
+    def collect(body: bytes) -> None:
+        found.append(body)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        collect()
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def _spelt(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _worse(body: bytes, rng: random.Random) -> bytes:
+    """Half of them as they are, half with a byte or a piece changed."""
+    if not body or rng.random() < 0.5:
+        return body
+    data, here = bytearray(body), rng.randrange(len(body))
+    if rng.random() < 0.5:
+        data[here] = rng.randrange(256)
+    else:
+        data[here : here + rng.randint(0, 4)] = rng.choice(
+            (b"", b"[" * 500, b"\xff", b'"', b"9" * 400, b"\\ud800", b"{")
+        )
+    return bytes(data)
+
+
+# ------------------------------------------------------------------ the server
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a process, now."""
+
+    megabytes: float
+    threads: int
+    descriptors: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Size":
+        """As the system has it."""
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        told = dict(line.split(":", 1) for line in status.splitlines())
+        return cls(
+            int(told["VmRSS"].split()[0]) / 1024, int(told["Threads"]), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        )
+
+
+@dataclass
+class Outcome:
+    """Of a soak."""
+
+    minutes: float
+    account: Account
+    before: Size
+    """Of the server before the first client."""
+    sizes: list[Size]
+    """With honest clients alone: before the others first came, and after every time of theirs."""
+    after: Size
+    """After the last client."""
+    log: str
+    """What the server wrote."""
+    schemathesis: str = ""
+
+    def ratio(self, share: float) -> float:
+        """Latency among others / alone, at a quantile."""
+        alone, mixed = (_quantile(self.account.latencies[phase], share) for phase in ("alone", "mixed"))
+        return mixed / alone
+
+    @property
+    def laws(self) -> dict[str, tuple[str, str, bool]]:
+        """What is measured, what it is to be, whether it is."""
+        warm, last = self.sizes[1], self.sizes[-1]
+        faults = self.account.wrong
+        tracebacks = self.log.count("Traceback")
+        return {
+            "answers of 500 and more, lost ones, other than the library's": (str(len(faults)), "0", not faults),
+            "tracebacks in the server's log": (str(tracebacks), "0", tracebacks == 0),
+            "latency of honest clients, p50, mixed / alone": _law(self.ratio(0.5), 2.0),
+            "the same, p95": _law(self.ratio(0.95), 2.0),
+            "memory, last / after the first cycle": _law(last.megabytes / warm.megabytes, 1.1),
+            "threads, last - after the first cycle": _law(last.threads - warm.threads, 0),
+            "descriptors, last - after the first cycle": _law(last.descriptors - warm.descriptors, 0),
+            "descriptors, after all clients - before them": _law(self.after.descriptors - self.before.descriptors, 0),
+        }
+
+
+def _law(measured: float, most: float) -> tuple[str, str, bool]:
+    return f"{measured:.3g}", f"at most {most:g}", measured <= most
+
+
+def _quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[int(share * (len(ordered) - 1))]
+
+
+def soak(
+    served: Any, expected: dict[int, str], request: Callable[[int], dict[str, Any]], options: argparse.Namespace
+) -> Outcome:
+    """`served` has the server's port and pid."""
+    bodies = malformed_bodies(options.bodies, seed=0)
+    crowd, sizes, begun = Crowd(served.port, expected, request, bodies), list[Size](), time.monotonic()
+    before = Size.of(served.pid)
+
+    def watch(left: float) -> None:
+        sizes.append(Size.of(served.pid))
+        seen = crowd.account
+        print(
+            f"{left / 60:.1f} min left; {sum(seen.requests.values()):,} requests, {seen.compared:,} answers compared, "
+            f"{len(seen.wrong)} wrong; {sizes[-1].megabytes:.0f} MB, {sizes[-1].threads} threads, "
+            f"{sizes[-1].descriptors} descriptors",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    asyncio.run(crowd.soak(60 * options.soak, watch))
+    minutes = (time.monotonic() - begun) / 60
+    time.sleep(2)  # for the server to see that all have left
+    after = Size.of(served.pid)
+    told = _schemathesis(options.schemathesis, served.port, 6 * options.soak, crowd.account)
+    return Outcome(minutes, crowd.account, before, sizes, after, served.log.read_text(errors="replace"), told)
+
+
+def _schemathesis(program: str | None, port: int, seconds: float, account: Account) -> str:
+    """Its tests of the server's own OpenAPI description, right and wrong requests, for a tenth of the time."""
+    if program is None:
+        return ""
+    command = [program, "run", f"http://127.0.0.1:{port}/openapi.json", "--checks", "not_a_server_error"]
+    command += ["--mode", "all", "--phases", "coverage,fuzzing", "--max-time", str(max(1, int(seconds)))]
+    done = subprocess.run(
+        [*command, "--continue-on-failure", "--no-color"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        account.wrong.append(f"schemathesis ends with {done.returncode}")
+    return done.stdout
+
+
+def tell(outcome: Outcome) -> bool:
+    """Tables; whether all laws hold."""
+    seen = outcome.account
+    print(f"{outcome.minutes:.1f} min, {sum(CROWD.values())} clients\n")
+    print("| clients | number | requests | answers by status |\n|---|---|---|---|")
+    for kind, number in CROWD.items():
+        statuses = {status: count for (who, status), count in sorted(seen.statuses.items()) if who == kind}
+        told = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())
+        print(f"| {kind} | {number} | {seen.requests[kind]:,} | {told or '-'} |")
+    print(f"\n{seen.compared:,} answers compared with the library's\n")
+    for phase, latencies in seen.latencies.items():
+        quantiles = ", ".join(f"p{100 * share:.0f} {_quantile(latencies, share):.3f} s" for share in (0.5, 0.95, 0.99))
+        print(
+            f"honest clients, {phase}: {len(latencies):,} answers, {quantiles}, mean {statistics.mean(latencies):.3f} s"
+        )
+    for when, size in {"before": outcome.before, "last": outcome.sizes[-1], "after": outcome.after}.items():
+        print(f"server, {when}: {size.megabytes:.0f} MB, {size.threads} threads, {size.descriptors} descriptors")
+    print("memory by cycle: " + ", ".join(f"{size.megabytes:.0f}" for size in outcome.sizes) + " MB\n")
+    print("| law | measured | aim |\n|---|---|---|")
+    for name, (measured, aim, holds) in outcome.laws.items():
+        print(f"| {name} | {measured}{'' if holds else ' (!)'} | {aim} |")
+    for text in seen.wrong[:20]:
+        print(text)
+    if "Traceback" in outcome.log:
+        print(outcome.log[outcome.log.index("Traceback") :][:3000])
+    if outcome.schemathesis:
+        print("schemathesis:\n" + outcome.schemathesis[-1500:])
+    return all(holds for _, _, holds in outcome.laws.values())
