@@ -181,6 +181,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each server and round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="hostile clients instead, for so long")
+    parser.add_argument("--pace", type=float, default=1.0, help="of --soak: clients pause so many times longer")
     parser.add_argument("--bodies", type=int, default=5000, help="of --soak: different malformed bodies")
     parser.add_argument("--schemathesis", help="of --soak: this program, too, for a tenth of the time")
     options = parser.parse_args()

@@ -109,17 +109,17 @@ class Line:
 @asynccontextmanager
 async def line(port: int, room: int | None = None):
     """A connection that is closed in any case; `room`: bytes that are kept for a client that does not read."""
-    made = socket.socket()
-    if room is not None:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
-    made.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
-    # A reader that is to be slow must not have the answer read for it.
-    reader, writer = await asyncio.open_connection(sock=made, limit=room or 2**20)
-    try:
-        yield Line(reader, writer)
-    finally:
-        writer.transport.abort()
+    with socket.socket() as made:
+        if room is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+        # A reader that is to be slow must not have the answer read for it.
+        reader, writer = await asyncio.open_connection(sock=made, limit=room or 2**20)
+        try:
+            yield Line(reader, writer)
+        finally:
+            writer.transport.abort()
 
 
 GONE = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
@@ -141,8 +141,11 @@ class Crowd:
     seed: int = 0
     account: Account = field(default_factory=Account)
     phase: str = "settling"
-    thinking: float = 0.5
-    """Seconds of an honest client between two requests, on average."""
+    pace: float = 1.0
+    """How many times longer all clients pause between requests than those of a server that has a core for itself."""
+
+    async def _pause(self, rng: random.Random, most: float) -> None:
+        await asyncio.sleep(self.pace * rng.uniform(0, most))
 
     async def honest(self, rng: random.Random) -> None:
         """One after the other, on one connection."""
@@ -150,7 +153,7 @@ class Crowd:
             with suppress(*GONE):
                 async with line(self.port) as held:
                     while True:
-                        await asyncio.sleep(rng.uniform(0, 2 * self.thinking))
+                        await self._pause(rng, 1.0)
                         await self._ask(held, rng)
 
     async def _ask(self, held: Line, rng: random.Random) -> None:
@@ -178,13 +181,14 @@ class Crowd:
     async def stream(self, rng: random.Random) -> None:
         """Streams, read to their ends."""
         while True:
-            await asyncio.sleep(rng.uniform(0, 1))
+            await self._pause(rng, 1.0)
             async with line(self.port) as held:
                 await self._streamed("stream", held, rng, pause=0.0)
 
     async def slow(self, rng: random.Random) -> None:
         """Streams, read a few bytes at a time, or not at all for longer than the server waits."""
         while True:
+            await self._pause(rng, 1.0)
             async with line(self.port, room=2048) as held:
                 if rng.random() < 0.3:
                     held.send("POST", "/v1/trace", json.dumps({"prompt": "", "steps": 8, "candidates": 10}).encode())
@@ -224,7 +228,7 @@ class Crowd:
                 self.account.requests["vanish"] += 1
                 if rng.random() < 0.5:
                     held.writer.close()  # politely; the others cut the line
-            await asyncio.sleep(rng.uniform(0, 2))
+            await self._pause(rng, 2.0)
 
     async def malformed(self, rng: random.Random) -> None:
         """Bodies that are no requests, or hardly any."""
@@ -234,13 +238,14 @@ class Crowd:
                     body, path = _worse(rng.choice(self.bodies), rng), rng.choice(PATHS)
                     held.send("POST", path, body)
                     try:
-                        status, _ = await asyncio.wait_for(held.answer(), 60)
+                        async with asyncio.timeout(60):
+                            status, _ = await held.answer()
                     except GONE as error:
                         if number == 0 or isinstance(error, TimeoutError):  # else it was closed after the last answer
                             self.account.wrong.append(f"malformed: no answer to {path} {body[:200]!r}: {error!r}")
                         break
                     self.account.see("malformed", status, f"{path} {body!r}")
-                    await asyncio.sleep(rng.uniform(0, 0.3))
+                    await self._pause(rng, 0.3)
 
     async def idle(self, rng: random.Random) -> None:
         """Say nothing, or half of a head, or half of a body, or nothing more after an answer; and stay."""
@@ -257,8 +262,9 @@ class Crowd:
                         status, _ = await held.answer()
                         self.account.see("idle", status, "/healthz")
                     self.account.requests["idle"] += 1
-                    await asyncio.wait_for(held.reader.read(65_536), rng.uniform(5, 40))
-            await asyncio.sleep(rng.uniform(0, 1))
+                    async with asyncio.timeout(rng.uniform(5, 40)):
+                        await held.reader.read(65_536)
+            await self._pause(rng, 1.0)
 
     async def oversized(self, rng: random.Random) -> None:
         """Heads, addresses and bodies beyond all measure."""
@@ -274,10 +280,10 @@ class Crowd:
                         held.send("GET", "/" + "c" * many)
                     else:
                         held.send("POST", PATHS[0], b'{"prompt": "' + b"d" * many + b'"}')
-                    with suppress(TimeoutError):
-                        status, _ = await asyncio.wait_for(held.answer(), 30)
+                    async with asyncio.timeout(30):
+                        status, _ = await held.answer()
                         self.account.see("oversized", status, f"kind {how}")
-            await asyncio.sleep(rng.uniform(0, 2))
+            await self._pause(rng, 2.0)
 
     # ------------------------------------------------------------------ together
 
@@ -321,7 +327,9 @@ class Crowd:
 async def _stop(clients: list[asyncio.Task]) -> None:
     for client in clients:
         client.cancel()
-    await asyncio.gather(*clients, return_exceptions=True)
+    _, staying = await asyncio.wait(clients, timeout=30) if clients else ((), ())
+    if staying:
+        raise RuntimeError(f"{len(staying)} clients do not leave")
 
 
 def _unchunked(content: bytes) -> bytes:
@@ -337,7 +345,8 @@ def _text_of(events: bytes) -> str:
     """What a stream of completions says in all."""
     told = [block.removeprefix(b"data: ") for block in events.strip().split(b"\n\n")]
     chunks = [json.loads(one) for one in told if one != b"[DONE]"]
-    return "".join(choice["text"] for chunk in chunks for choice in chunk["choices"])
+    # A fault amid a stream comes as an event without choices; its text then stands for what is missing.
+    return "".join(choice["text"] for one in chunks for choice in one.get("choices", [{"text": json.dumps(one)}]))
 
 
 # --------------------------------------------------------------- malformed bodies
@@ -460,7 +469,8 @@ def soak(
 ) -> Outcome:
     """`served` has the server's port and pid."""
     bodies = malformed_bodies(options.bodies, seed=0)
-    crowd, sizes, begun = Crowd(served.port, expected, request, bodies), list[Size](), time.monotonic()
+    crowd = Crowd(served.port, expected, request, bodies, pace=options.pace)
+    sizes, begun = list[Size](), time.monotonic()
     before = Size.of(served.pid)
 
     def watch(left: float) -> None:

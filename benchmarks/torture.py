@@ -94,6 +94,7 @@ class Work:
     arguments: Callable[[Path], list[str]]
     """From the directory that it writes to."""
     ranks: int = 1
+    begins_with_a_model: bool = False
 
     def begun(self, out: Path) -> bool:
         """Whether something is there that need not be done again."""
@@ -117,9 +118,9 @@ def works(home: Path) -> dict[str, Work]:
     found = [
         Work("train", train),
         Work("two ranks", train, ranks=2),
-        Work("distill", distill),
+        Work("distill", distill, begins_with_a_model=True),
         Work("prepare", lambda out: [*text, "--out", str(out)]),
-        Work("measure", lambda out: [*measured, "--out", str(out)]),
+        Work("measure", lambda out: [*measured, "--out", str(out)], begins_with_a_model=True),
     ]
     return {work.name: work for work in found}
 
@@ -146,7 +147,7 @@ model.save(sys.argv[2])
 
 
 def furnish(home: Path) -> None:
-    """Recipes, a text and a model to distil and to measure."""
+    """Recipes and a text."""
     home.mkdir(parents=True, exist_ok=True)
     write_text(home / "train.yaml", yaml.safe_dump(RECIPE))
     write_text(home / "distill.yaml", yaml.safe_dump({"init": str(home / "model"), **DISTILLATION}))
@@ -154,9 +155,6 @@ def furnish(home: Path) -> None:
     lines = (" ".join(rng.choice(words) for _ in range(rng.randint(3, 20))) for _ in range(6000))
     if not (home / "text.txt").exists():  # its time is a part of what `prepare` writes down
         write_text(home / "text.txt", "\n".join(lines) + "\n")
-    if not (home / "model").is_dir():
-        command = [sys.executable, "-c", MODEL, json.dumps(RECIPE), str(home / "model")]
-        subprocess.run(command, check=True, env=_alone())
     for name in LOADED:
         importlib.import_module(name)
 
@@ -334,6 +332,9 @@ class Torture:
             out = self._example(work)
             shutil.rmtree(out.parent, ignore_errors=True)
             out.parent.mkdir(parents=True)
+            if work.begins_with_a_model and not (self.home / "model").is_dir():
+                command = [sys.executable, "-c", MODEL, json.dumps(RECIPE), str(self.home / "model")]
+                subprocess.run(command, check=True, env=_alone())
             running = Running(work, out, out.with_name("said"), plain=True)
             if running.wait() != 0:
                 raise RuntimeError(f"{work.name} fails without any torment: {running.text[-2000:]}")

@@ -5,6 +5,7 @@ import logging
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -79,21 +80,19 @@ def test_a_damaged_one_is_passed_over_with_a_warning(file, damage, complaint, tm
 
 
 def test_a_flipped_bit_in_the_account_is_seen(tmp_path, model):
-    """Wherever it is: in the step, in the recipe, in a hash, in a name. Those that change nothing may pass (1e-3, 1E-3)."""
+    """Wherever it is: in the step, the recipe, a hash, a name. What changes nothing may pass (1e-3 and 1E-3)."""
     save(Checkpoints(tmp_path, keep=1), model, 2)
     file = tmp_path / "step-00000002" / "training.json"
     content, whole = file.read_bytes(), open_checkpoint(file.parent)
-    refused = 0
-    for bit in range(0, 8 * len(content), 11):
+    bits, passed = range(0, 8 * len(content), 11), 0
+    for bit in bits:
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         file.write_bytes(damaged)
-        try:
+        with suppress(ValueError):
             assert open_checkpoint(file.parent) == whole, bit
-        except ValueError as error:
-            assert str(file) in str(error)
-            refused += 1
-    assert refused > 0.99 * len(range(0, 8 * len(content), 11))
+            passed += 1
+    assert passed < 0.01 * len(bits)
 
 
 def test_accounts_of_older_versions_have_no_seal(tmp_path, model):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from multimdm.data.directories import write_text
+from multimdm.data.json_files import seal
 from multimdm.pipeline.ranks import agreed, current
 
 _log = logging.getLogger(__name__)
@@ -36,8 +37,9 @@ class Store:
         if found is None:
             found = agreed(compute())
             request = _request(kind, depends_on)
-            key, result = _key(request), asdict(found)  # pyright: ignore[reportArgumentType]
-            self._write(key, {"request": request, "result": result, "sha256": _seal(result)})
+            content = {"request": request, "result": asdict(found)}  # pyright: ignore[reportArgumentType]
+            key = _key(request)
+            self._write(key, {**content, "sha256": seal(content)})
             self._held[key] = found
         return found
 
@@ -58,7 +60,7 @@ class Store:
         try:
             content = json.loads(self._path(key).read_text(encoding="utf-8"))
             # Older versions wrote the request and the result alone.
-            sealed = content.keys() == {"request", "result"} or content["sha256"] == _seal(content["result"])
+            sealed = content.keys() == {"request", "result"} or content["sha256"] == seal(content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             sealed = False
         if not sealed:
@@ -85,12 +87,6 @@ def _request(kind: type, depends_on: dict[str, Any]) -> dict[str, Any]:
 
 def _key(request: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def _seal(result: dict[str, Any]) -> str:
-    """A flipped bit in a figure makes another figure; this tells them apart."""
-    told = json.loads(json.dumps(result))  # as it is read
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def write_json(path: Path, content: Any) -> None:

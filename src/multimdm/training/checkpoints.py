@@ -6,7 +6,6 @@ step-00000500/
   training.json          step, recipe, size and sha256 of every file, and sha256 of this account itself
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from multimdm.data.directories import whole_directory
-from multimdm.data.json_files import read_json
+from multimdm.data.json_files import read_json, seal
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.files import read_safetensors, sha256_of, write_safetensors
 from multimdm.pipeline.model import load_outline
@@ -82,7 +81,7 @@ class Checkpoints:
                 write_safetensors(dict(tensors), partial / _TENSORS)
                 about = {"format": 1, "step": step, "recipe": recipe, "data": data, "starts": dict(starts or {})}
                 about["files"] = _describe(partial)
-                about["sha256"] = _seal(about)
+                about["sha256"] = seal(about)
                 (partial / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
                 _to_disk(partial)
         except OSError as error:
@@ -130,7 +129,7 @@ class Checkpoints:
 def open_checkpoint(path: Path) -> Checkpoint:
     """A checkpoint, after every file has been compared with what was written."""
     about = read_json(path / _ABOUT)
-    if not about.keys() <= _UNSEALED and about.get("sha256") != _seal(about):
+    if not about.keys() <= _UNSEALED and about.get("sha256") != seal(about):
         raise ValueError(f"{path / _ABOUT} is not what was written: its sha256 differs")
     try:
         step, recipe = int(about["step"]), dict(about["recipe"])
@@ -156,12 +155,6 @@ def _describe(directory: Path) -> dict[str, dict[str, Any]]:
     return {
         str(path.relative_to(directory)): {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
     }
-
-
-def _seal(about: dict[str, Any]) -> str:
-    """Of all that an account says but the seal itself: a flipped bit in the step is as bad as one in a weight."""
-    told = json.loads(json.dumps({key: value for key, value in about.items() if key != "sha256"}))  # as it is read
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _to_disk(directory: Path) -> None:

@@ -1,0 +1,92 @@
+"""A short form of `benchmarks/serving.py --soak`; and that it sees what is wrong."""
+
+import asyncio
+
+import pytest
+
+from multimdm.serving.plans import Slot
+from multimdm.serving.texts import answer
+from support.benchmark_scripts import benchmark
+from support.live_server import serving, wait_until
+
+NUMBERS = range(6)
+
+
+def request(number: int) -> dict:
+    return {"prompt": "", "max_tokens": 12 + number, "steps": 1 + number, "seed": number}
+
+
+@pytest.fixture(scope="module")
+def crowd(offers):
+    """Clients that know the library's answers."""
+    soak, offer = benchmark("soak"), offers["many"]
+    expected = {}
+    for number in NUMBERS:
+        asked = request(number)
+        ids = offer.model.sample(num=1, length=asked["max_tokens"], steps=asked["steps"], seed=number).ids[0].tolist()
+        expected[number] = answer(offer, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
+    bodies = soak.malformed_bodies(100, seed=0)
+    assert len(set(bodies)) > 50
+    return lambda port, **changes: soak.Crowd(
+        **{"port": port, "expected": expected, "request": request, "bodies": bodies, "pace": 0.3, **changes}
+    )
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """One client of each kind, but three honest ones."""
+    soak = benchmark("soak")
+    monkeypatch.setattr(soak, "CROWD", {**dict.fromkeys(soak.CROWD, 1), "honest": 3})
+    monkeypatch.setattr(soak, "SETTLING", 0.1)
+
+
+def test_no_answer_is_lost_or_mixed(offers, crowd, short):
+    with serving(offers) as live:
+        clients, watched = crowd(live.port), []
+        asyncio.run(clients.soak(4.0, watched.append))
+        account = clients.account
+        wait_until(lambda: live.running == 0)
+        assert live.service.metrics.value("multimdm_failed_total") == 0
+    assert account.wrong == []
+    assert account.compared > 5
+    assert all(account.latencies.values())
+    assert {kind for kind, _ in account.statuses} >= {"honest", "stream", "malformed"}
+    assert all(account.requests[kind] > 0 for kind in ("honest", "stream", "slow", "vanish", "malformed", "idle"))
+    assert len(watched) >= 2
+
+
+def test_it_sees_answers_of_others(offers, crowd, short):
+    with serving(offers) as live:
+        clients = crowd(live.port, expected=dict.fromkeys(NUMBERS, "something else"))
+        asyncio.run(clients.soak(1.5, lambda left: None))
+    assert any("honest: request" in text and "another's answer" in text for text in clients.account.wrong)
+
+
+def test_it_sees_faults(offers, crowd, short, monkeypatch):
+    def broken(*arguments, **named):
+        raise RuntimeError("no memory, say")
+
+    monkeypatch.setattr(type(offers["many"].model.network), "forward", broken)
+    with serving(offers) as live:
+        clients = crowd(live.port)
+        asyncio.run(clients.soak(1.5, lambda left: None))
+    assert any(text.startswith("honest: 500") for text in clients.account.wrong)
+    assert any(text.startswith("stream: ") and "something went wrong" in text for text in clients.account.wrong)
+
+
+def test_the_laws():
+    """Each of them can be broken."""
+    soak = benchmark("soak")
+    account = soak.Account(latencies={"alone": [1.0] * 100, "mixed": [1.9] * 100})
+    small, grown = soak.Size(100.0, 5, 7), soak.Size(120.0, 6, 8)
+
+    def held(**changes) -> list[bool]:
+        told = {"minutes": 1.0, "account": account, "before": small, "sizes": [small] * 3, "after": small, "log": ""}
+        return [holds for _, _, holds in soak.Outcome(**{**told, **changes}).laws.values()]
+
+    assert all(held())
+    assert held(sizes=[small, small, grown]) == [True] * 4 + [False] * 3 + [True]
+    assert held(after=grown) == [True] * 7 + [False]
+    assert held(log="Traceback (most recent call last)").count(False) == 1
+    slow = soak.Account(latencies={"alone": [1.0] * 100, "mixed": [1.9] * 90 + [2.1] * 10}, wrong=["lost"])
+    assert held(account=slow) == [False, True, True, False, *[True] * 4]
