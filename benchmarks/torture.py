@@ -14,14 +14,10 @@ program, which has the libraries loaded; what they are compared with comes from 
 """
 
 import argparse
-import hashlib
-import importlib
 import json
 import os
 import random
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -31,9 +27,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from multimdm.data.directories import write_text
+from torture_commands import MODEL, PATIENCE, RECIPE, Running, Work, alone, descendants, furnish, works
+from torture_leavings import difference, leavings, named, walk
 
 ROUND = (
     *("train", "save", "prepare", "measure", "flip", "train", "save", "ranks", "full", "prepare"),
@@ -42,28 +38,6 @@ ROUND = (
 """Twenty runs; the next twenty are of the same kinds."""
 MANY = 3
 """Kills of one run, at most."""
-PATIENCE = 300
-"""Seconds after which a command counts as hanging."""
-CLOCK = ("tokens_per_second", "seconds")
-"""Of a record: what no two runs have alike."""
-
-RECIPE: dict[str, Any] = {
-    "system": "multimdm",
-    "data": {"kind": "tales"},
-    "network": {"size": "tiny", "hidden_dim": 16, "num_blocks": 2, "num_heads": 2, "cond_dim": 8, "dropout": 0.1},
-    "process": {"num_masks": 5},
-    "identification": {"start": 0.2, "end": 0.8},
-    "train": {"steps": 24, "batch_size": 8, "learning_rate": 0.01, "warmup": 3, "decay": "cosine", "ema": 0.9},
-    "log": {
-        **{"every": 1, "validate_every": 8, "validation_sequences": 8, "sample_every": 0},
-        **{"checkpoint_every": 2, "keep": 2, "tensorboard": False},
-    },
-}
-DISTILLATION: dict[str, Any] = {
-    "train": {**RECIPE["train"], "steps": 18, "decay": "constant", "warmup": 0},
-    "log": RECIPE["log"],
-    "consistency": {"delta": 0.25, "rounds": 3, "mu": 0.5, "visible_target": "cross_entropy"},
-}
 
 
 @dataclass
@@ -81,224 +55,6 @@ class Report:
     wrong: str = ""
     """Empty if all is as it must be."""
     seconds: float = 0.0
-
-
-# ------------------------------------------------------------------ commands
-
-
-@dataclass(frozen=True)
-class Work:
-    """A command, and what it leaves in a directory of its own."""
-
-    name: str
-    arguments: Callable[[Path], list[str]]
-    """From the directory that it writes to."""
-    ranks: int = 1
-    begins_with_a_model: bool = False
-
-    def begun(self, out: Path) -> bool:
-        """Whether something is there that need not be done again."""
-        return (
-            bool(_named(out / "checkpoints", "step-")) or bool(_named(out / "points", "")) or (out / "train").exists()
-        )
-
-    def writing(self, out: Path) -> bool:
-        """Whether something is half-written."""
-        folders = (out, out / "checkpoints", out / "points")
-        return any(".partial-" in name for folder in folders for name in _named(folder, ".")) or bool(_partial(out))
-
-
-def works(home: Path) -> dict[str, Work]:
-    """All of them; `home` holds what they read."""
-    train = lambda out: ["pretrain", str(home / "train.yaml"), "--out", str(out)]  # noqa: E731
-    distill = lambda out: ["distill", str(home / "distill.yaml"), "--out", str(out)]  # noqa: E731
-    text = ["prepare", str(home / "text.txt"), "--tokenizer", "bpe:400", "--length", "32", "--valid-fraction", "0.1"]
-    measured = ["evaluate", str(home / "model"), "--steps", "1", "2", "3", "--num", "4", "--judge", "none", "--nelbo"]
-    measured += ["--sequences", "8", "--temperatures", "0.5", "1.0", "--device", "cpu"]
-    found = [
-        Work("train", train),
-        Work("two ranks", train, ranks=2),
-        Work("distill", distill, begins_with_a_model=True),
-        Work("prepare", lambda out: [*text, "--out", str(out)]),
-        Work("measure", lambda out: [*measured, "--out", str(out)], begins_with_a_model=True),
-    ]
-    return {work.name: work for work in found}
-
-
-LOADED = (
-    *("multimdm.cli.distill", "multimdm.cli.evaluate", "multimdm.cli.prepare", "multimdm.cli.pretrain"),
-    *("multimdm.data.preparing", "multimdm.evaluation.plan", "multimdm.report.terminal", "multimdm.training.building"),
-    *("tokenizers", "torch._dynamo"),
-)
-"""What commands import when they need it: here before the forks, so that none has to wait for it."""
-MODEL = """
-import json, sys, torch
-from multimdm.training.building import pretrain_job
-from multimdm.training.recipes import parse_recipe
-from multimdm.training.settings import PretrainRecipe
-
-torch.manual_seed(0)
-model = pretrain_job(parse_recipe(json.loads(sys.argv[1]), PretrainRecipe, "torture"), "start").model
-for weights in model.network.parameters():
-    torch.nn.init.normal_(weights, std=0.2)
-model.save(sys.argv[2])
-"""
-"""Run in a process of its own: whoever forks must not have computed anything."""
-
-
-def furnish(home: Path) -> None:
-    """Recipes and a text."""
-    home.mkdir(parents=True, exist_ok=True)
-    write_text(home / "train.yaml", yaml.safe_dump(RECIPE))
-    write_text(home / "distill.yaml", yaml.safe_dump({"init": str(home / "model"), **DISTILLATION}))
-    rng, words = random.Random(0), ["the", "a", "dog", "cat", "tree", "runs", "sleeps", "over", "under", "green", "and"]
-    lines = (" ".join(rng.choice(words) for _ in range(rng.randint(3, 20))) for _ in range(6000))
-    if not (home / "text.txt").exists():  # its time is a part of what `prepare` writes down
-        write_text(home / "text.txt", "\n".join(lines) + "\n")
-    for name in LOADED:
-        importlib.import_module(name)
-
-
-def _alone() -> dict[str, str]:
-    """The environment of a process: one thread, so that sums are the same in all of them."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-
-
-class Running:
-    """A command under way; what it says goes to a file."""
-
-    def __init__(self, work: Work, out: Path, said: Path, limit: int | None = None, plain: bool = False) -> None:
-        self.said, self._code = said, None
-        arguments = work.arguments(out)
-        if work.ranks > 1 or plain:
-            launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={work.ranks}"]
-            command = [sys.executable, *(launcher if work.ranks > 1 else []), "-m", "multimdm", *arguments]
-            with said.open("wb") as file:
-                child = subprocess.Popen(command, env=_alone(), stdout=file, stderr=file, start_new_session=True)
-            self.pid = child.pid
-            child.returncode = 0  # this object waits for it, and Popen must not
-        else:
-            self.pid = os.fork()
-            if self.pid == 0:
-                _become(arguments, said, limit)
-
-    def poll(self) -> int | None:
-        """How it ended; None if it has not."""
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
-    def wait(self) -> int:
-        """How it ended; what hangs is killed, and is an error."""
-        end = time.monotonic() + PATIENCE
-        while (code := self.poll()) is None:
-            if time.monotonic() > end:
-                self.kill()
-                raise RuntimeError(f"it hangs: {self.text[-300:]!r}")
-            time.sleep(0.005)
-        return code
-
-    def kill(self, only: int | None = None) -> None:
-        """SIGKILL, to all of its processes or to one of them."""
-        for pid in [*_descendants(self.pid), self.pid] if only is None else [only]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-
-    @property
-    def text(self) -> str:
-        """What it has said so far."""
-        return self.said.read_text(encoding="utf-8", errors="replace") if self.said.exists() else ""
-
-
-def _become(arguments: list[str], said: Path, limit: int | None) -> None:
-    """In the fork: run the command and end, whatever happens."""
-    code = 70
-    try:
-        os.setsid()
-        handle = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        from multimdm.cli.main import main as multimdm
-
-        code = multimdm(arguments)
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else 1
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _descendants(pid: int) -> list[int]:
-    """Children and theirs."""
-    try:
-        tasks = Path(f"/proc/{pid}/task").iterdir()
-        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
-    return [found for child in children for found in (*_descendants(child), child)]
-
-
-# ------------------------------------------------------------- what is compared
-
-
-def leavings(out: Path) -> dict[str, str]:
-    """File -> its hash, of all that a command leaves; records without what tells of the clock."""
-    found = {}
-    for directory, name in _walk(out):
-        path = directory / name
-        content = path.read_bytes()
-        if name == "metrics.jsonl":
-            content = _timeless(content)
-        found[str(path.relative_to(out))] = hashlib.sha256(content).hexdigest()
-    return {**found, **dict.fromkeys(_partial(out), "half-written")}
-
-
-def _timeless(content: bytes) -> bytes:
-    records = [json.loads(line) for line in content.splitlines()]
-    kept = [{k: v for k, v in one.items() if k not in CLOCK} for one in records if one["kind"] != "start"]
-    return json.dumps(kept).encode()
-
-
-def difference(out: Path, expected: dict[str, str], allowed: str = "") -> str:
-    """Where a run differs from an uninterrupted one, in words; "" if nowhere. Damaged things may be set aside."""
-    found = {name: seal for name, seal in leavings(out).items() if not (allowed and allowed in name)}
-    for name in sorted(found.keys() | expected.keys()):
-        if found.get(name) != expected.get(name):
-            what = "is missing" if name not in found else "is left over" if name not in expected else "differs"
-            return f"{name} {what}"
-    return ""
-
-
-def _walk(out: Path) -> Iterator[tuple[Path, str]]:
-    for directory, _, names in os.walk(out):
-        for name in names:
-            yield Path(directory), name
-
-
-def _partial(out: Path) -> list[str]:
-    """Half-written directories beside it."""
-    return [name for name in _named(out.parent, f".{out.name}.") if "partial" in name or "old" in name]
-
-
-def _named(directory: Path, start: str) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(directory) if name.startswith(start))
-    except OSError:
-        return []
-
-
-# ------------------------------------------------------------------- torments
 
 
 class Torture:
@@ -334,7 +90,7 @@ class Torture:
             out.parent.mkdir(parents=True)
             if work.begins_with_a_model and not (self.home / "model").is_dir():
                 command = [sys.executable, "-c", MODEL, json.dumps(RECIPE), str(self.home / "model")]
-                subprocess.run(command, check=True, env=_alone())
+                subprocess.run(command, check=True, env=alone())
             running = Running(work, out, out.with_name("said"), plain=True)
             if running.wait() != 0:
                 raise RuntimeError(f"{work.name} fails without any torment: {running.text[-2000:]}")
@@ -422,7 +178,7 @@ class Torture:
 
     @staticmethod
     def _checkpointing(out: Path) -> bool:
-        return any(".partial-" in name for name in _named(out / "checkpoints", "."))
+        return any(".partial-" in name for name in named(out / "checkpoints", "."))
 
     @staticmethod
     def _until(running: Running, holds: Callable[[], bool], seconds: float = PATIENCE, pause: float = 0.002) -> None:
@@ -433,7 +189,7 @@ class Torture:
 
     def _kill(self, running: Running, work: Work, out: Path, rng: random.Random, report: Report) -> str | None:
         """Kill it, and write down what it was at; None if it had come to its end."""
-        ranks = _descendants(running.pid) if work.ranks > 1 else []
+        ranks = descendants(running.pid) if work.ranks > 1 else []
         running.kill(rng.choice(ranks) if ranks and rng.random() < 0.5 else None)
         if running.wait() == 0:
             return None
@@ -455,7 +211,7 @@ class Torture:
     def starved(self, work: Work, place: Path, rng: random.Random, report: Report, expected: dict[str, str]) -> str:
         """A disk with a part of the room that it takes; then one with enough."""
         said = place.parent / f"{place.name}.said"
-        sizes = [(directory / name).stat().st_size for directory, name in _walk(self._example(work))]
+        sizes = [(directory / name).stat().st_size for directory, name in walk(self._example(work))]
         share = rng.uniform(0.05, 0.95)
         try:
             with small_disk(place / "disk", int(share * sum(sizes))) as disk:
@@ -499,11 +255,11 @@ class Torture:
 
 def _newest(out: Path) -> list[Path]:
     """The files of the newest checkpoint, or a figure that was measured."""
-    steps = _named(out / "checkpoints", "step-")
+    steps = named(out / "checkpoints", "step-")
     if steps:
         newest = out / "checkpoints" / steps[-1]
-        return sorted(directory / name for directory, name in _walk(newest))
-    return [out / "points" / name for name in _named(out / "points", "")]
+        return sorted(directory / name for directory, name in walk(newest))
+    return [out / "points" / name for name in named(out / "points", "")]
 
 
 @dataclass(frozen=True)
@@ -582,7 +338,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/torture"))
     parser.add_argument("--kinds", nargs="+", choices=sorted(WORDS), help="only these torments")
     options = parser.parse_args()
-    os.environ.update(_alone())
+    os.environ.update(alone())
     torture = Torture(options.out.resolve(), options.seed)
     done = {one["number"] for one in torture.record["runs"]}
     left = [n for n in range(options.runs) if n not in done]

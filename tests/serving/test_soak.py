@@ -19,15 +19,15 @@ def request(number: int) -> dict:
 @pytest.fixture(scope="module")
 def crowd(offers):
     """Clients that know the library's answers."""
-    soak, offer = benchmark("soak"), offers["many"]
+    offer = offers["many"]
     expected = {}
     for number in NUMBERS:
         asked = request(number)
         ids = offer.model.sample(num=1, length=asked["max_tokens"], steps=asked["steps"], seed=number).ids[0].tolist()
         expected[number] = answer(offer, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
-    bodies = soak.malformed_bodies(100, seed=0)
+    bodies = benchmark("soak_bodies").malformed_bodies(100, seed=0)
     assert len(set(bodies)) > 50
-    return lambda port, **changes: soak.Crowd(
+    return lambda port, **changes: benchmark("soak_clients").Crowd(
         **{"port": port, "expected": expected, "request": request, "bodies": bodies, "pace": 0.3, **changes}
     )
 
@@ -35,9 +35,9 @@ def crowd(offers):
 @pytest.fixture
 def short(monkeypatch):
     """One client of each kind, but three honest ones."""
-    soak = benchmark("soak")
-    monkeypatch.setattr(soak, "CROWD", {**dict.fromkeys(soak.CROWD, 1), "honest": 3})
-    monkeypatch.setattr(soak, "SETTLING", 0.1)
+    clients = benchmark("soak_clients")
+    monkeypatch.setattr(clients, "CROWD", {**dict.fromkeys(clients.CROWD, 1), "honest": 3})
+    monkeypatch.setattr(clients, "SETTLING", 0.1)
 
 
 def test_no_answer_is_lost_or_mixed(offers, crowd, short):

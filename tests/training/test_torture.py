@@ -71,7 +71,7 @@ def test_it_sees_a_checkpoint_that_is_believed(tortured):
 
 
 def test_it_sees_what_is_left_over_missing_or_other(tmp_path):
-    torture = benchmark("torture")
+    torture = benchmark("torture_leavings")
     out = tmp_path / "out"
     (out / "model").mkdir(parents=True)
     (out / "model" / "a").write_text("1")
