@@ -26,7 +26,11 @@ def malformed_bodies(num: int, seed: int) -> list[bytes]:
     found: list[bytes] = []
 
     @settings(
-        max_examples=num, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=num,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(st.binary(max_size=60) | values.map(_spelt) | ours.map(_spelt) | nearly.map(_spelt))
     def collect(body: bytes) -> None:

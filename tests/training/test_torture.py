@@ -52,22 +52,23 @@ def test_nothing_is_lost(tortured):
     assert not list(out.glob("run-*"))
 
 
-def test_it_goes_on_where_it_was_stopped(tortured):
-    """What is in the record is not done again; another seed has another record."""
-    out, first = tortured
-    again = _run(str(PLACE / "torture.py"), "--runs", "9", *TORMENTS, "--seed", "1", "--out", str(out))
-    assert again.stdout == first.stdout
-    assert again.stderr == ""
-    other = _run(str(PLACE / "torture.py"), "--seed", "2", "--out", str(out))
-    assert "is of --seed 1, not 2" in other.stderr
-
-
-def test_it_sees_a_checkpoint_that_is_believed(tortured):
-    """A mutant of ours that does not compare what it reads with what was written."""
+def test_it_goes_on_and_sees_a_checkpoint_that_is_believed(tortured):
+    """A mutant of ours that does not compare what it reads with what was written; what is in the record stays."""
     out, _ = tortured
+    before = json.loads((out / "torture.json").read_text())["runs"]
     result = _run("-c", TRUSTING, str(PLACE), "--runs", "15", "--kinds", "flip", "--seed", "1", "--out", str(out))
     assert result.returncode == 1, result.stdout + result.stderr
     assert "run 14 (flip, train):" in result.stdout
+    *kept, new = json.loads((out / "torture.json").read_text())["runs"]
+    assert kept == before
+    assert new["number"] == 14
+
+
+def test_a_record_of_another_seed_is_refused(tmp_path):
+    torture = benchmark("torture")
+    (tmp_path / "torture.json").write_text('{"seed": 1, "runs": []}')
+    with pytest.raises(ValueError, match="is of --seed 1, not 2"):
+        torture.Torture(tmp_path, 2)
 
 
 def test_it_sees_what_is_left_over_missing_or_other(tmp_path):
