@@ -15,6 +15,7 @@ import asyncio
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -124,11 +125,17 @@ def _schemathesis(program: str | None, port: int, seconds: float, account: Accou
     """Its tests of the server's own OpenAPI description, right and wrong requests, for a tenth of the time."""
     if program is None:
         return ""
-    command = [program, "run", f"http://127.0.0.1:{port}/openapi.json", "--checks", "not_a_server_error"]
+    command = [
+        str(Path(program).resolve()),
+        "run",
+        f"http://127.0.0.1:{port}/openapi.json",
+        "--checks",
+        "not_a_server_error",
+    ]
     command += ["--mode", "all", "--phases", "coverage,fuzzing", "--max-time", str(max(1, int(seconds)))]
-    done = subprocess.run(
-        [*command, "--continue-on-failure", "--no-color"], capture_output=True, text=True, check=False
-    )
+    command += ["--continue-on-failure", "--no-color"]
+    with tempfile.TemporaryDirectory() as directory:  # it keeps a cache where it is started
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
     if done.returncode != 0:
         account.wrong.append(f"schemathesis ends with {done.returncode}")
     return done.stdout
