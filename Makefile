@@ -33,7 +33,7 @@ PORT ?= 8000
 playground: .venv/installed-to-run  ## watch text being drafted by built-in models, or by others: make playground CKPT=...
 	$(BIN)/multimdm serve $(CKPT) --port $(PORT)
 
-models: .venv/installed-to-run  ## train the built-in models again and pack them into the package (hours; goes on where it was stopped)
+models: .venv/installed-to-run  ## train the built-in models again and pack them into the package (twenty minutes of a core or more; goes on where it was stopped)
 	$(BIN)/python tools/builtin_models.py train
 	$(BIN)/python tools/builtin_models.py pack
 

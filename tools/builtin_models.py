@@ -1,6 +1,6 @@
 """The models that come with the package: train them by their recipes, and pack them with weights in half precision.
 
-    python tools/builtin_models.py train              all of them, hours; the same command goes on where it was stopped
+    python tools/builtin_models.py train              all of them; the same command goes on where it was stopped
     python tools/builtin_models.py train tales-mdlm   one of them
     python tools/builtin_models.py pack               measure what was trained, write src/multimdm/builtin with cards
 
