@@ -21,16 +21,19 @@ def short_text(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> str:
     if real is not None and real.gen_ppl is not None:
         known = f"{perplexity_text(real.gen_ppl.value)} and {ratio_text(real.pooled_entropy.value)}"
         chance = f"Real text has {known}. {chance}".rstrip()
-    rows = [[e.label, *(_cell(one.measurement, one.reached) for one in e.aligned)] for e in evaluations]
+    rows = [
+        [e.label, *(_cell(one.measurement, one.reached, K) for K, one in zip(steps, e.aligned, strict=True))]
+        for e in evaluations
+    ]
     lines = ["### In short", "", f"In this order: {'; '.join(told)}. {chance}".rstrip(), ""]
     return "\n".join([*lines, *markdown_table(by_steps(steps), rows)]) + "\n"
 
 
-def _cell(m: Measurement, reached: bool) -> str:
+def _cell(m: Measurement, reached: bool, K: int) -> str:
     parts = [NOTHING if m.gen_ppl is None else perplexity_text(m.gen_ppl.value)]
     parts.append(ratio_text(m.pooled_entropy.value))
     if m.token_distance is not None and m.pair_distance is not None:
         parts.append(f"{ratio_text(m.token_distance.value)}, {ratio_text(m.pair_distance.value)}")
     if m.valid_stories is not None:
         parts.append(share_text(m.valid_stories.value))
-    return f"{'; '.join(parts)}{'' if reached else UNREACHED} {calls_text(m.nfe, m.steps)}".rstrip()
+    return f"{'; '.join(parts)}{'' if reached else UNREACHED} {calls_text(m.nfe, K)}".rstrip()

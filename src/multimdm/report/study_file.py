@@ -1,13 +1,14 @@
 """What a comparison found, as a file from which its tables can be made again: one entry for each judge."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from multimdm.data.directories import write_text
 from multimdm.data.json_files import read_json
-from multimdm.evaluation.store import write_json
 from multimdm.report.reproduction_report import Reproduction, tables_text
 
 NAME = "study.json"
@@ -15,11 +16,14 @@ TABLES = "tables.md"
 
 
 def write_study(path: Path, results: Sequence[Reproduction]) -> None:
-    """All figures, whole or not at all. Trajectories are pictures, not figures, and are left out."""
+    """All figures, whole or not at all, in one line.
+
+    Trajectories are pictures, not figures, and are left out; so are paths, which are true on one machine alone.
+    """
     content = [asdict(result) for result in results]
     for evaluation in (one for result in content for one in result["evaluations"]):
-        evaluation["trajectories"] = ()
-    write_json(path, {"studies": content})
+        evaluation |= {"trajectories": (), "path": ""}
+    write_text(path, json.dumps({"studies": content}, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_study(path: Path) -> list[Reproduction]:
