@@ -17,7 +17,7 @@ from multimdm.pipeline import model as loading
 from multimdm.serving.catalog import open_checkpoints
 from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
 
-WITHOUT_NETWORKS = ("prepare", "entropy", "import", "export", "push", "card", "recipes", "info", "completion")
+WITHOUT_NETWORKS = ("prepare", "entropy", "import", "export", "push", "card", "recipes", "info", "models", "completion")
 BY_ACCELERATE = ("quickstart", "train-text", "pretrain", "adapt", "couple", "distill", "reproduce")
 """Training takes the device of its rank; what these measure is asked for below, and by reproduce/test_benchmarks.py."""
 

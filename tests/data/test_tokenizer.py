@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from multimdm.data import foreign_tokenizers
 from multimdm.data.foreign_tokenizers import directory_hash, load_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.data.trained_tokenizers import bpe_size, train_bpe, train_chars
@@ -161,12 +162,14 @@ def test_bad_saved_tokenizers(tmp_path):
         Tokenizer.load(tmp_path)
 
 
-def test_a_hub_that_cannot_be_reached(monkeypatch):
+def test_a_tokenizer_that_the_hub_does_not_give(monkeypatch):
+    """It answers, and then breaks off; one that does not answer at all is test_without_a_hub.py's."""
     from transformers import AutoTokenizer
 
     def unreachable(*_, **__):
         raise OSError("no connection\nmore")
 
+    monkeypatch.setattr(foreign_tokenizers, "hub_silence", lambda name: None)
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", unreachable)
     with pytest.raises(ValueError, match=r"--tokenizer gpt2: neither a directory here nor .*\(no connection\); give"):
         load_tokenizer("gpt2")

@@ -31,7 +31,7 @@ INSTEAD = {
     r"--valid-last 1000": "--valid-last 4",
     r"--new-tokens 128": "--new-tokens 32",
     r"--steps 64": "--steps 4",
-    r"--tps 1 2 4": "--tps 4",
+    r"--tps 1 2 4 8": "--tps 4",
     r"(?<=adapt llada-8b-multimask)": " --init base --lora.rows appended --train.micro-batch 2",
 }
 """What a laptop has in place of what is printed; the small vocabulary has no 49 ids in reserve."""

@@ -109,7 +109,7 @@ def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(Subject, "measured", asking(Subject.measured, signal.SIGTERM))
     with pytest.raises(SystemExit, match="143"):
         run(tmp_path, TINY, seed=1)
-    assert re.search(r"kept \d+ of 45 measurements; the same command goes on", capfd.readouterr().err)
+    assert re.search(r"kept \d+ of 51 measurements; the same command goes on", capfd.readouterr().err)
     monkeypatch.undo()
     run(tmp_path, TINY, seed=1)
     for name in ("mdlm", "multimdm-distilled", "quantile"):

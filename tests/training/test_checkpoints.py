@@ -166,4 +166,4 @@ def test_a_disk_that_fills_while_saving(tmp_path):
     assert "there is none yet" in full.stderr
     assert list((tmp_path / "other" / "checkpoints").iterdir()) == []
     records = (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["kind"] for line in records] == ["start", "train", "train"]
+    assert [json.loads(line)["kind"] for line in records] == ["start", *("train", "cost", "times") * 2]
