@@ -258,7 +258,7 @@ def test_a_job_whose_time_is_over_is_stopped_and_queued_again(tmp_path):
     programs = {
         "sbatch": "[ -e job.sh ] || printf '%s' \"${@: -1}\" | tail -c +8 > job.sh; echo 1",  # after --wrap=
         "scontrol": 'echo "$@" > requeued',
-        "work": "trap 'sleep 0.2; echo saved >> said; exit 143' TERM; echo ready >> said; sleep 60 & wait",
+        "work": "trap 'sleep 0.2; echo saved >> said; exit 143' TERM; sleep 0.5; echo ready >> said; sleep 60 & wait",
     }
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/bash\ncd {tmp_path}\n{text}\n", encoding="utf-8")
