@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from multimdm.data.directories import write_text
+from multimdm._files import write_text
 from torture_leavings import half_written, named
 
 PATIENCE = 300

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from multimdm import load
+from multimdm._files import whole_directory
 from multimdm.builtin import CARD, builtin_root
-from multimdm.data.directories import whole_directory
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.measurement import Measurement, measure

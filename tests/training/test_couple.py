@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from multimdm import load
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json
 from multimdm.models import DiT
 from multimdm.process import MultiMask, clustered
 from multimdm.training.building import distill_job

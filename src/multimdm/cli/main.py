@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from keyword import iskeyword
 
 import multimdm
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 from multimdm.stopping import TerminatedError, ToldInterrupt, terminable
 
 COMMANDS = {

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> None:
         for stage in work.stages():
             print(f"{'done' if stage.done() else '    '}  {stage.name}")
     elif options.slurm is not None:
-        from multimdm.data.directories import write_text
+        from multimdm._files import write_text
         from multimdm.reproduce.slurm import slurm_script
 
         command = ["multimdm", "reproduce", *_without_slurm(arguments)]

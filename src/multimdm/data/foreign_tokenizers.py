@@ -4,8 +4,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from multimdm._inert import reason
 from multimdm.data.hub_silence import hub_silence
-from multimdm.data.inert import reason
 from multimdm.data.smollm2 import NAME as SMOLLM2
 from multimdm.data.smollm2 import smollm2_file
 from multimdm.data.tokenizer import Tokenizer

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64, Integer
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.data.tales_conditionals import Chain, Reader, conditionals, write
 from multimdm.data.tales_draws import Derivations, derive
 from multimdm.data.tales_evidence import Inference
@@ -19,7 +20,7 @@ from multimdm.data.tales_messages import least_epsilon
 from multimdm.data.tales_plan import Plan
 from multimdm.data.tales_variables import Variables
 from multimdm.data.tales_words import DEFAULT
-from multimdm.process.checks import check_ids, check_integer, debug_checks, kind_of, require
+from multimdm.process.checks import check_ids, debug_checks, kind_of
 from multimdm.process.draws import Generator
 from multimdm.process.quantile import Order
 from multimdm.process.streams import Streams

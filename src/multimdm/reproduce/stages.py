@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json
 from multimdm.data.options import PrepareOptions
 from multimdm.data.preparing import prepare
 from multimdm.evaluation.store import write_json

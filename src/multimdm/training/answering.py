@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from multimdm._checks import require
 from multimdm.objectives import Consistency, Distillation, Elbo, NextToken, Objective, Sdtt
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
-from multimdm.process.checks import require
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.sources import Source
 

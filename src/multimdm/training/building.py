@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 
 import multimdm
+from multimdm._checks import require
 from multimdm.models import (
     Backbone,
     DiT,
@@ -23,7 +24,6 @@ from multimdm.objectives import Candi, Consistency, Context, Distillation, Elbo,
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Schedule, Uniform
-from multimdm.process.checks import require
 from multimdm.training.contexts import context_of
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.llada_jobs import adapt_llada_job, pretrain_llada

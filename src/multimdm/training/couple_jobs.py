@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 import multimdm
+from multimdm._checks import require
 from multimdm.models import (
     Backbone,
     DiT,
@@ -18,7 +19,6 @@ from multimdm.models import (
 from multimdm.objectives import Coupled
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
-from multimdm.process.checks import require
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.loop import Job
 from multimdm.training.processes import multi_mask

@@ -1,7 +1,7 @@
 """Whether a checkpoint and the data that it is to be trained on fit together."""
 
+from multimdm._checks import require
 from multimdm.data.tokenizer import Tokenizer
-from multimdm.process.checks import require
 from multimdm.training.sources import Source
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import multimdm
+from multimdm._checks import require
 from multimdm.models import Adapter, LLaDA, LLaDAConfig
 from multimdm.models.llada_masks import RESERVED, appended_rows, check_unused, expand_llada, reserved_rows
 from multimdm.models.lora import attach
@@ -16,7 +17,6 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer, is_adapter
 from multimdm.process import MultiMask
-from multimdm.process.checks import require
 from multimdm.training.contexts import context_of
 from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.loop import Job

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import yaml
 
-from multimdm.data.directories import write_text
+from multimdm._files import write_text
 from multimdm.data.prepared import Example
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
 from multimdm.models import Backbone

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from multimdm.data.json_files import read_json
+from multimdm._checks import require
+from multimdm._files import read_json
 from multimdm.models import Backbone, DiT, DiTConfig, LLaDA
 from multimdm.models.expand import expand_masks, gate_time, look_both_ways, show_noise, with_dropout
 from multimdm.models.llada_adapter import Adapter
@@ -16,7 +17,6 @@ from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import base_model_config, is_adapter, is_llada
 from multimdm.pipeline.settings import build_process, parse
 from multimdm.process import AnyProcess, MultiMask, Process, Schedule
-from multimdm.process.checks import require
 from multimdm.training.building import distillation_of, dit_config, objective_of, process_of, settled
 from multimdm.training.llada_jobs import llada_config, mask_rows
 from multimdm.training.settings import (

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import Hybrid, MultiMask, Schedule, clustered, frequency_balanced, modulo, random_balanced
-from multimdm.process.checks import require
 from multimdm.training.seeds import derive
 from multimdm.training.settings import ProcessChoice
 from multimdm.training.sources import Source

@@ -2,11 +2,11 @@
 
 import torch
 
+from multimdm._checks import require
 from multimdm.evaluation.quantile_models import quantile_recipe
 from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
 from multimdm.evaluation.teachers.base import order_of
 from multimdm.pipeline import Model
-from multimdm.process.checks import require
 from multimdm.process.quantile import Order
 from multimdm.training.quantile_pairs import Quantiles
 from multimdm.training.settings import QuantileSettings

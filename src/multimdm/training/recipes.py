@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
 import multimdm
-from multimdm.data.inert import inert, shown
-from multimdm.data.json_files import check_plain, read_text
+from multimdm._files import check_plain, read_text
+from multimdm._inert import inert, shown
 
 Recipe = TypeVar("Recipe")
 _MOST_BYTES, _MOST_VALUES = 2**20, 10_000

@@ -2,9 +2,9 @@
 
 import torch
 
+from multimdm._checks import require
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Schedule
-from multimdm.process.checks import require
 from multimdm.training.processes import multi_mask
 from multimdm.training.settings import AdaptRecipe, ProcessChoice
 from multimdm.training.sources import Source

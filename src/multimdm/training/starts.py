@@ -2,10 +2,10 @@
 
 import copy
 
+from multimdm._checks import require
 from multimdm.models import Backbone, LLaDA
 from multimdm.pipeline import Model
 from multimdm.process import Uniform
-from multimdm.process.checks import require
 from multimdm.training.fitting import check_length, check_tokenizer
 from multimdm.training.llada_jobs import check_llada_fits
 from multimdm.training.sources import Source

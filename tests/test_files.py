@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from multimdm.data.directories import whole_directory, whole_file, write_text
+from multimdm._files import whole_directory, whole_file, write_text
 
 
 @pytest.fixture

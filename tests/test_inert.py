@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multimdm.data.inert import inert, inert_json, reason, shown
+from multimdm._inert import inert, inert_json, reason, shown
 
 ANY = st.text(st.characters(exclude_categories=()))
 
