@@ -114,7 +114,7 @@ def _without_slurm(arguments: Sequence[str]) -> list[str]:
 
 def _list_specs() -> None:
     from multimdm.reproduce.spec import read_spec
-    from multimdm.training.recipes import shipped
+    from multimdm.training.shipped import shipped
 
     print("specifications:")
     for name in shipped("paper"):

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from multimdm._checks import require
-from multimdm.data.tales import Tales
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import Tales, tales_tokenizer
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.tales_models import fingerprint_of_tales
 from multimdm.pipeline import Model, load

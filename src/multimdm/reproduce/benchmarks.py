@@ -18,7 +18,7 @@ from multimdm.reproduce.recipes import recipe_of
 from multimdm.reproduce.spec import HarnessSettings
 from multimdm.reproduce.stages import Stage, training_name
 from multimdm.training.overall import Overall
-from multimdm.training.settings import AdaptRecipe
+from multimdm.training.schema import AdaptRecipe
 
 _COST = 1000.0
 

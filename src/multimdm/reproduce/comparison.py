@@ -26,7 +26,7 @@ from multimdm.reproduce.budgets import budget, check_equal
 from multimdm.reproduce.measuring import Measuring
 from multimdm.reproduce.recipes import chain_of_recipes
 from multimdm.reproduce.stages import FINISHED, Stage, measuring_stage
-from multimdm.training.settings import TrainingRecipe
+from multimdm.training.schema import TrainingRecipe
 
 _RULES = {
     "stages": "All models saw equally many sequences in training, and the distilled ones in distillation.",

@@ -20,7 +20,7 @@ from multimdm.training.loop import train
 from multimdm.training.overall import Overall, StageWatcher
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.resuming import HOW
-from multimdm.training.settings import TrainingRecipe
+from multimdm.training.schema import TrainingRecipe
 
 FINISHED = "finished.json"
 """In the directory of a run: what it was and what came out."""
