@@ -86,8 +86,9 @@ def targets(place: Path) -> list[Target]:
     from multimdm.data.prepared import PreparedData
     from multimdm.data.tokenizer import Tokenizer
     from multimdm.pipeline import load
-    from multimdm.training.recipes import parse_recipe, read_yaml, shipped
-    from multimdm.training.shipped import RECIPES, by_command
+    from multimdm.training.recipes import parse_recipe, read_yaml
+    from multimdm.training.schema import RECIPES
+    from multimdm.training.shipped import by_command, shipped
 
     found = []
     _checkpoint().save(place / "dit")

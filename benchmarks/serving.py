@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from multimdm.data.tales import Tales
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import Tales, tales_tokenizer
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model, load
 from multimdm.process import MultiMask

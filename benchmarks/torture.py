@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from multimdm.data.directories import write_text
+from multimdm._files import write_text
 from torture_commands import MODEL, PATIENCE, RECIPE, Running, Work, alone, descendants, furnish, works
 from torture_leavings import difference, leavings, named, walk
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from multimdm.data.directories import write_text
+from multimdm._files import write_text
 from torture_leavings import half_written, named
 
 PATIENCE = 300
@@ -78,7 +78,7 @@ def works(home: Path) -> dict[str, Work]:
 
 
 LOADED = (
-    *("multimdm.cli.distill", "multimdm.cli.evaluate", "multimdm.cli.prepare", "multimdm.cli.pretrain"),
+    *("multimdm.cli.evaluate", "multimdm.cli.prepare", "multimdm.cli.training"),
     *("multimdm.data.preparing", "multimdm.evaluation.plan", "multimdm.report.terminal", "multimdm.training.building"),
     *("tokenizers", "torch._dynamo"),
 )
@@ -87,7 +87,7 @@ MODEL = """
 import json, sys, torch
 from multimdm.training.building import pretrain_job
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.settings import PretrainRecipe
+from multimdm.training.schema import PretrainRecipe
 
 torch.manual_seed(0)
 model = pretrain_job(parse_recipe(json.loads(sys.argv[1]), PretrainRecipe, "torture"), "start").model

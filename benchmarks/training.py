@@ -133,8 +133,9 @@ def overhead(steps: int) -> dict[str, float]:
     """Where the time of the tiny recipe goes, in seconds."""
     from multimdm.training.building import pretrain_job
     from multimdm.training.loop import train
-    from multimdm.training.recipes import dump_recipe, find_recipe, parse_recipe, read_recipe
-    from multimdm.training.settings import PretrainRecipe
+    from multimdm.training.recipes import dump_recipe, parse_recipe, read_recipe
+    from multimdm.training.schema import PretrainRecipe
+    from multimdm.training.shipped import find_recipe
 
     data = dump_recipe(read_recipe(find_recipe("tales-multimdm-rand"), PretrainRecipe))
     data["train"]["steps"] = steps

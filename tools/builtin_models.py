@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from multimdm import load
+from multimdm._files import whole_directory
 from multimdm.builtin import CARD, builtin_root
-from multimdm.data.directories import whole_directory
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.measurement import Measurement, measure
@@ -30,8 +30,9 @@ from multimdm.pipeline.files import read_safetensors, sha256_of, write_safetenso
 from multimdm.pipeline.model import Model
 from multimdm.training.building import JOBS
 from multimdm.training.loop import train
-from multimdm.training.recipes import parse_recipe, read_yaml, shipped
-from multimdm.training.shipped import RECIPES, command_of
+from multimdm.training.recipes import parse_recipe, read_yaml
+from multimdm.training.schema import RECIPES
+from multimdm.training.shipped import shipped
 
 NAMES = {
     "tales-ar": "Tales, autoregressive: one call for each of 48 tokens; the teacher of tales.",
@@ -71,8 +72,7 @@ def train_model(name: str, runs: Path, longer: float = 1.0) -> Path:
     if "init" in data:
         data["init"] = str(runs / data["init"] / "model")
     data["train"]["steps"] = max(1, round(longer * data["train"]["steps"]))
-    command = command_of(data)
-    assert command is not None, name
+    command = data["command"]
     recipe = parse_recipe(data, RECIPES[command], name)
     return train(JOBS[command](recipe, name), runs / name).model
 

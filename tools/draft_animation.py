@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multimdm import load
+from multimdm._files import write_text
 from multimdm.builtin import USUAL
-from multimdm.data.directories import write_text
 from multimdm.data.tales import Tales
 from multimdm.data.tales_grammar import END, PAD, STOP
 

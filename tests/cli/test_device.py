@@ -1,6 +1,5 @@
 """Wherever a network is run without a word about the device, a GPU is taken if there is one."""
 
-import importlib
 from dataclasses import fields
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 import torch
 from lm_eval.api.registry import get_model
 
-from multimdm.cli.main import COMMANDS, module_of
+from multimdm.cli.main import COMMANDS, open_command
 from multimdm.evaluation.harness import lm
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store
@@ -43,7 +42,7 @@ def asked(monkeypatch) -> list[str]:
 
 @pytest.mark.parametrize("command", [*COMMANDS, "harness"])
 def test_every_command_says_auto_or_runs_no_network(command):
-    options = importlib.import_module(module_of(command)).Options
+    options = open_command(command).options
     defaults = {field.name: field.default for field in fields(options)}
     expected = None if command in (*WITHOUT_NETWORKS, *BY_ACCELERATE) else "auto"
     assert defaults.get("device") == expected

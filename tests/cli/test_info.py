@@ -7,8 +7,8 @@ import pytest
 import multimdm
 from multimdm.cli.main import main
 from multimdm.samplers import SamplingAdvice
-from multimdm.training.recipes import shipped
-from multimdm.training.shipped import RECIPES, by_command, command_of, word_on
+from multimdm.training.schema import RECIPES
+from multimdm.training.shipped import by_command, shipped, word_on
 from support.runs import tiny_job
 from support.tiny_models import causal_tales_model, shown_tales_model, tales_model
 
@@ -91,4 +91,3 @@ def test_every_shipped_recipe_is_of_one_command_and_says_what_it_is():
             word = word_on(path)
             assert word.endswith(".")
             assert 20 < len(word) < 250
-    assert command_of({"zebra": 1}) is None

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from multimdm.cli.main import main
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import tales_tokenizer
 from multimdm.pipeline import Model, load
 from multimdm.process import Uniform
 from multimdm.samplers import SamplingAdvice

@@ -1,6 +1,5 @@
 """Options that are given more than once: lists add up, single values must agree, in every command."""
 
-import importlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from multimdm.cli.main import COMMANDS, main, module_of
+from multimdm.cli.main import COMMANDS, main, open_command
 from multimdm.cli.parsing import flags_of, gathered, parse
 
 CLI = Path(__file__).parents[2] / "src" / "multimdm" / "cli"
@@ -78,7 +77,7 @@ class TestSingleValues:
         assert read("--fast", "--fast").fast
 
 
-OPTIONS = {name: module_of(name) for name in COMMANDS} | {"evaluate --harness": "multimdm.cli.harness"}
+OPTIONS = {name: name for name in COMMANDS} | {"evaluate --harness": "harness"}
 
 
 @pytest.mark.parametrize("command", OPTIONS)
@@ -89,7 +88,7 @@ def test_the_flags_of_every_command_are_known(command, monkeypatch, capsys):
         main([*command.split(), "--help"])
     text = capsys.readouterr().out
     printed = re.findall(r"^(?:│ |  )(--\w[^ ,]*)(, --\S+)?( \S.*?)?(?:  | *│| *$)", text, flags=re.MULTILINE)
-    options = importlib.import_module(OPTIONS[command]).Options
+    options = open_command(OPTIONS[command]).options
     flat = command.split()[0] in ("sample", "evaluate", "pareto", "serve") and "--harness" not in command
     flags = flags_of(options, flat)
     assert bool(printed) == bool(flags)

@@ -6,9 +6,8 @@ import pytest
 
 from multimdm.cli import prepare as command
 from multimdm.cli.main import main
-from multimdm.data.options import PrepareOptions
+from multimdm.data.options import PRESETS, PrepareOptions
 from multimdm.data.prepared import PreparedData
-from multimdm.data.presets import PRESETS
 from support.shortening import with_options
 
 

@@ -8,7 +8,7 @@ import torch
 
 from multimdm.cli.main import main
 from multimdm.data import Tales
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import tales_tokenizer
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model, load
 from multimdm.process import MultiMask, Process, Uniform

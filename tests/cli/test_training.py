@@ -7,12 +7,10 @@ import torch
 import yaml
 
 import multimdm
-from multimdm.cli import distill, pretrain
 from multimdm.cli.main import main
-from multimdm.cli.recipe_command import _parse
+from multimdm.cli.training import parsed
 from multimdm.models import DiT
 from multimdm.process import MultiMask
-from multimdm.training.settings import DistillRecipe, PretrainRecipe
 from support.runs import metrics, tiny, write_recipe
 
 
@@ -76,7 +74,7 @@ def test_at_step_zero_the_adapted_model_is_the_masked_one(recipe, tmp_path):
     """The loss of the first step is that of the masked model on the multi-mask process: reconstruction alone."""
     from multimdm.training.building import adapt_job
     from multimdm.training.recipes import parse_recipe
-    from multimdm.training.settings import AdaptRecipe
+    from multimdm.training.schema import AdaptRecipe
 
     out = tmp_path / "mdlm"
     assert main(["pretrain", recipe, "--out", str(out)]) == 0
@@ -205,12 +203,12 @@ def test_own_text_in_two_commands(tmp_path, capsys, monkeypatch):
 
 def test_sections_that_may_be_left_out_can_be_overridden(capsys):
     """Not as subcommands: --relaxation.share and --consistency.visible-target are options like others."""
-    duo = _parse(["tales-duo", "--relaxation.share", "0.25"], "pretrain", PretrainRecipe, pretrain.Options)
+    duo = parsed("pretrain", ["tales-duo", "--relaxation.share", "0.25"])
     assert duo.relaxation.share == 0.25
     arguments = ["tales-distill-gumbel", "--consistency.visible-target", "skip", "--consistency.delta", "0.03125"]
-    distilled = _parse(arguments, "distill", DistillRecipe, distill.Options)
+    distilled = parsed("distill", arguments)
     assert (distilled.consistency.visible_target, distilled.consistency.delta) == ("skip", 0.03125)
     assert distilled.sdtt is None
     with pytest.raises(SystemExit):
-        _parse([*arguments, "--consistency.rounds", "9"], "distill", DistillRecipe, distill.Options)
+        parsed("distill", [*arguments, "--consistency.rounds", "9"])
     assert "the step size would exceed 1" in capsys.readouterr().err

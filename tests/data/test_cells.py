@@ -90,7 +90,7 @@ def test_a_part_appears_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError("no power")
 
     with monkeypatch.context() as patched:
-        patched.setattr("multimdm.data.directories.os.replace", pull_the_plug)
+        patched.setattr("multimdm._files.os.replace", pull_the_plug)
         with pytest.raises(OSError, match="no power"):
             write_all(files, random_cells(N), [0])
     assert seen == [(ROWS * L * 2 * 4, False)]  # complete before it has its name

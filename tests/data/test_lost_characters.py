@@ -3,9 +3,8 @@
 import pytest
 
 from multimdm.cli.main import main
-from multimdm.data.kinds_of_bytes import other_than_text
-from multimdm.data.tales import Tales
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.documents import other_than_text
+from multimdm.data.tales import Tales, tales_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.data.trained_tokenizers import train_bpe, train_chars
 from support.tiny_models import tales_model, word_model, word_tokenizer

@@ -8,8 +8,7 @@ import pytest
 
 from multimdm.data import files
 from multimdm.data.documents import Reading
-from multimdm.data.options import PrepareOptions
-from multimdm.data.presets import PRESETS
+from multimdm.data.options import PRESETS, PrepareOptions
 from multimdm.data.sources import FileStamp, HubSource, open_source
 
 

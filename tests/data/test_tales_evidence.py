@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.data.tales import Tales
-from multimdm.data.tales_evidence import Inference
+from multimdm.data.tales_inference import Inference
 from support.tiny_stories import TINY, listed_posterior
 
 SMALL = Tales(6, TINY)

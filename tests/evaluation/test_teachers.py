@@ -440,7 +440,7 @@ def test_what_cannot_be_found_is_called_a_teacher(tmp_path, monkeypatch):
     (tmp_path / "broken" / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(ValueError, match=r"teacher '.*broken' cannot be loaded as a causal language model"):
         find_teacher(str(tmp_path / "broken"), READER, L, CPU)
-    monkeypatch.setattr("multimdm.data.smollm2.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("multimdm.data.foreign_tokenizers.importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="teacher 'smollm2' is not installed"):
         find_teacher("smollm2", READER, L, CPU)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from multimdm.training.building import adapt_job, distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
-from multimdm.training.loop import Job, train
+from multimdm.training.job import Job
+from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.schema import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
 from support.runs import TINY, metrics, tiny, tiny_distillation
 
 STEPS = 20

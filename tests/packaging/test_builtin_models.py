@@ -12,8 +12,9 @@ from multimdm.pipeline.builtin_cards import BuiltinCard
 from multimdm.pipeline.files import sha256_of
 from multimdm.pipeline.settings import read_as
 from multimdm.pipeline.tensor_file import TensorFile
-from multimdm.training.recipes import parse_recipe, read_yaml, shipped
-from multimdm.training.shipped import RECIPES, command_of
+from multimdm.training.recipes import parse_recipe, read_yaml
+from multimdm.training.schema import RECIPES
+from multimdm.training.shipped import shipped
 from support.tiny_models import tales_model
 
 LINEAGE = (
@@ -32,9 +33,7 @@ def test_every_built_in_model_has_a_recipe():
     assert set(recipes) == set(builtin_models.NAMES)
     for name, path in recipes.items():
         data = read_yaml(path)
-        command = command_of(data)
-        assert command is not None, name
-        recipe = parse_recipe(data, RECIPES[command], name)
+        recipe = parse_recipe(data, RECIPES[data["command"]], name)
         assert recipe.train.precision == "bfloat16"
         init = getattr(recipe, "init", None)
         assert init is None or init in recipes

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import multimdm
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import tales_tokenizer
 from multimdm.evaluation.measurement import measure
 from multimdm.evaluation.nelbo import nelbo_sums
 from multimdm.evaluation.settings import Drawing

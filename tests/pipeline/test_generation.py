@@ -7,7 +7,7 @@ import torch
 
 import multimdm
 from multimdm.data import Tales, Tokenizer
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import tales_tokenizer
 from multimdm.data.trained_tokenizers import train_chars
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import multimdm
-from multimdm.data.json_files import DEEPEST, MOST_BYTES, read_json
+from multimdm._files import DEEPEST, MOST_BYTES, read_json
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask

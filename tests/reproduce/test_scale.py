@@ -7,7 +7,7 @@ import pytest
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.recipes import recipe_of
 from multimdm.reproduce.scale import read_scale
-from multimdm.training.settings import AdaptRecipe
+from multimdm.training.schema import AdaptRecipe
 from support.tiny_reproduction import SCALE, write_yaml
 
 

@@ -7,7 +7,7 @@ import pytest
 from multimdm.reproduce.running import Request, open_work
 from multimdm.reproduce.scale import read_scale
 from multimdm.reproduce.spec import read_spec
-from multimdm.training.recipes import shipped
+from multimdm.training.shipped import shipped
 
 SPECS, SCALES = sorted(shipped("paper")), sorted(shipped("paper/scales"))
 ELSEWHERE = {

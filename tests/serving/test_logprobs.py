@@ -6,7 +6,7 @@ import openai
 import pytest
 import torch
 
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import tales_tokenizer
 from multimdm.pipeline import Model
 from multimdm.process import Uniform
 from multimdm.serving.catalog import Offer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import tales_tokenizer
 from multimdm.pipeline import Model
 from multimdm.process import Hybrid, Uniform
 from multimdm.serving.catalog import Offer

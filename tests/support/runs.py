@@ -13,10 +13,10 @@ import torch
 import yaml
 
 from multimdm.training.building import pretrain_job
-from multimdm.training.loop import Job
+from multimdm.training.job import Job
 from multimdm.training.recipes import parse_recipe
 from multimdm.training.records import read_records
-from multimdm.training.settings import PretrainRecipe
+from multimdm.training.schema import PretrainRecipe
 
 TINY: dict[str, Any] = {
     "system": "multimdm",

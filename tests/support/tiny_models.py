@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from multimdm.data.tales import Tales
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import Tales, tales_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import DiT, DiTConfig, show_noise
 from multimdm.pipeline import Model

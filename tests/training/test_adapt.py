@@ -17,10 +17,11 @@ from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask, Streams
 from multimdm.training.building import adapt_job, distill_job
 from multimdm.training.couple_jobs import couple_job
-from multimdm.training.loop import Job, train
+from multimdm.training.job import Job
+from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.seeds import derive
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe
+from multimdm.training.schema import AdaptRecipe, CoupleRecipe, DistillRecipe
+from multimdm.training.step_plan import derive
 from support.runs import TINY, tiny_distillation, tiny_job
 from support.tiny_models import TALES
 

@@ -8,7 +8,7 @@ from multimdm.data.options import PrepareOptions
 from multimdm.data.preparing import prepare
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.settings import CoupleRecipe
+from multimdm.training.schema import CoupleRecipe
 from support.runs import tiny_job
 
 

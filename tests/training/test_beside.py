@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from multimdm.data.prepared import Example
-from multimdm.training.background import Background
+from multimdm.training.background import Background, ReadingAhead
 from multimdm.training.checkpoints import Checkpoints
 from multimdm.training.loop import train
-from multimdm.training.reading_ahead import ReadingAhead
 from support.runs import metrics, tiny_job, weights
 
 

@@ -9,15 +9,16 @@ import pytest
 import torch
 
 from multimdm import load
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json
 from multimdm.models import DiT
 from multimdm.process import MultiMask, clustered
 from multimdm.training.building import distill_job
 from multimdm.training.couple_jobs import couple_job
-from multimdm.training.loop import Job, train
+from multimdm.training.job import Job
+from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.seeds import derive
-from multimdm.training.settings import CoupleRecipe, DistillRecipe
+from multimdm.training.schema import CoupleRecipe, DistillRecipe
+from multimdm.training.step_plan import derive
 from support.runs import TINY, metrics, tiny_distillation, tiny_starts, weights
 
 EXACT = {"teacher": "tales"}

@@ -22,9 +22,10 @@ from multimdm.pipeline.files import read_safetensors
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask
 from multimdm.training.building import distill_job
-from multimdm.training.loop import Job, train
+from multimdm.training.job import Job
+from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.settings import DistillRecipe
+from multimdm.training.schema import DistillRecipe
 from support.runs import finish, metrics, start, tiny_distillation, tiny_job, tiny_starts, weights
 
 GOLDEN = Path(__file__).parents[1] / "golden"

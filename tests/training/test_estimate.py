@@ -14,11 +14,12 @@ from multimdm.process import MultiMask, Streams, Uniform
 from multimdm.training.building import JOBS
 from multimdm.training.counting import Memory, arithmetic, without_contents
 from multimdm.training.estimate import activations, estimate
-from multimdm.training.loop import Job
+from multimdm.training.job import Job
 from multimdm.training.outline import Outline, Start, Texts, outline, read_start
-from multimdm.training.recipes import find_recipe, parse_recipe, read_recipe
+from multimdm.training.recipes import parse_recipe, read_recipe
+from multimdm.training.schema import RECIPES
 from multimdm.training.settings import TrainSettings
-from multimdm.training.shipped import RECIPES
+from multimdm.training.shipped import find_recipe
 from support.runs import tiny, tiny_distillation, tiny_starts
 
 SMALL = {"network": {"dropout": 0.0}}

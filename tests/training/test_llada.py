@@ -20,7 +20,7 @@ from multimdm.training.building import adapt_job, distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.schema import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
 from support.addition import write_recipes
 from support.runs import finish, metrics, start, tiny
 from support.tiny_llada import chat_tokenizer, files_hash, masks_of, tiny_llada, write_llada

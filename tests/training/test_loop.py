@@ -225,7 +225,7 @@ def test_a_checkpoint_of_another_shape(tmp_path):
 
 def test_the_recipe_is_beside_the_run(tmp_path):
     from multimdm.training.recipes import read_recipe
-    from multimdm.training.settings import PretrainRecipe
+    from multimdm.training.schema import PretrainRecipe
 
     job = tiny_job("run")
     train(job, tmp_path / "run", quiet=True)

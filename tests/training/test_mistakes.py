@@ -11,10 +11,11 @@ from multimdm.cli.main import main
 from multimdm.objectives import Consistency, Context, Elbo, Sdtt, stratified_times
 from multimdm.objectives.time_density import draw_times
 from multimdm.training.building import adapt_job, distill_job
-from multimdm.training.loop import Job, train
+from multimdm.training.job import Job
+from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.seeds import derive
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.schema import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.step_plan import derive
 from support.runs import (
     TINY,
     finish,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from multimdm.training.parts import Parts
+from multimdm.training.step_plan import Parts
 
 
 @pytest.mark.parametrize(("ranks", "micro"), [(1, None), (1, 4), (2, None), (2, 3), (4, 1), (12, None), (3, 100)])

@@ -5,9 +5,9 @@ import torch
 
 from multimdm.process import clustered, frequency_balanced, modulo, random_balanced
 from multimdm.training.processes import multi_mask
-from multimdm.training.seeds import derive
 from multimdm.training.settings import DataSettings, ProcessChoice
 from multimdm.training.sources import open_source
+from multimdm.training.step_plan import derive
 
 M, SEED = 7, 3
 SOURCE = open_source(DataSettings(kind="tales"), SEED)

@@ -27,13 +27,14 @@ from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.building import distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.engine import Engine
-from multimdm.training.loop import Job, train
-from multimdm.training.parts import Parts
+from multimdm.training.job import Job
+from multimdm.training.loop import train
 from multimdm.training.quantile_pairs import FreshCells, QuantilePairs, WrittenPairs, quantile_pairs
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.seeds import stage_seed
-from multimdm.training.settings import CoupleRecipe, DataSettings, DistillRecipe, PretrainRecipe
+from multimdm.training.schema import CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.settings import DataSettings
 from multimdm.training.sources import PreparedSource, open_source
+from multimdm.training.step_plan import Parts, stage_seed
 from multimdm.training.stored_cells import StoredCells
 from multimdm.training.validation import validation_sums
 from support.runs import TINY, asking, finish, metrics, start, tiny, tiny_distillation, tiny_starts, weights

@@ -5,24 +5,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from multimdm.training.recipes import dump_recipe, find_recipe, parse_recipe, read_recipe, recipe_directories
-from multimdm.training.settings import (
-    AdaptRecipe,
-    CoupleRecipe,
-    DataSettings,
-    DistillRecipe,
-    PretrainRecipe,
-    ProcessChoice,
-    TrainingRecipe,
-)
+from multimdm.training.recipes import dump_recipe, parse_recipe, read_recipe
+from multimdm.training.schema import RECIPES, AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
+from multimdm.training.settings import DataSettings, ProcessChoice
+from multimdm.training.shipped import find_recipe, recipe_directories
 from support.runs import tiny
 
-SHIPPED = sorted(recipe_directories()[1].glob("*.yaml"))
+SHIPPED = sorted(path for command in RECIPES for path in recipe_directories()[1].glob(f"{command}/*.yaml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_recipes_are_read(path):
-    recipe = read_recipe(path, _kind(path))
+    command = yaml.safe_load(path.read_text(encoding="utf-8"))["command"]
+    assert command == path.parent.name
+    assert RECIPES[command] is _kind(path)
+    recipe = read_recipe(path, RECIPES[command])
     assert recipe.train.steps > 0
     assert path.read_text(encoding="utf-8").startswith("#"), "a recipe says what it is for"
 
@@ -122,6 +119,10 @@ def test_recipes_are_found_by_name_or_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_recipe("tales-mdlm").name == "tales-mdlm.yaml"
     assert find_recipe("tales-mdlm.yaml").name == "tales-mdlm.yaml"
+    for place in ("recipes/tales-mdlm.yaml", "recipes/pretrain/tales-mdlm.yaml"):
+        assert find_recipe(place) == find_recipe("tales-mdlm")
+    with pytest.raises(ValueError, match=r"no recipe file 'recipes/adapt/tales-mlm.yaml'; did you mean 'tales-mdlm'"):
+        find_recipe("recipes/adapt/tales-mlm.yaml")
     Path("mine.yaml").write_text("system: mdlm")
     assert find_recipe("mine.yaml") == Path("mine.yaml")
     with pytest.raises(ValueError, match="there is no recipe file 'tales-mlm'; did you mean 'tales-mdlm'"):
@@ -130,3 +131,14 @@ def test_recipes_are_found_by_name_or_path(tmp_path, monkeypatch):
         find_recipe(".")
     with pytest.raises(ValueError, match=r"those that come with the package: .*tales-mdlm"):
         find_recipe("elsewhere/zzz.yaml")
+
+
+def test_a_recipe_names_its_command():
+    """It may leave it out; what it says must be true."""
+    assert parse_recipe({"command": "pretrain", **tiny()}, PretrainRecipe, "here") == parse_recipe(
+        tiny(), PretrainRecipe, "here"
+    )
+    with pytest.raises(ValueError, match=r"here: this is a recipe of pretrain, not of adapt"):
+        parse_recipe({"command": "pretrain", **tiny()}, AdaptRecipe, "here")
+    with pytest.raises(ValueError, match=r"here: command must be one of pretrain, adapt, couple, distill; got 'adopt'"):
+        parse_recipe({"command": "adopt", **tiny()}, PretrainRecipe, "here")

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from multimdm.training.ema import Ema
-from multimdm.training.rates import learning_rate
 from multimdm.training.records import Records, read_records
-from multimdm.training.seeds import derive
 from multimdm.training.settings import LogSettings, TrainSettings
+from multimdm.training.step_plan import derive, learning_rate
 
 
 def test_the_rate_grows_and_stays():

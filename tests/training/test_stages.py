@@ -16,11 +16,13 @@ from multimdm.objectives import Batch, Sums, stratified_times
 from multimdm.process import Streams
 from multimdm.process.draws import uniform
 from multimdm.training.building import adapt_job, distill_job
-from multimdm.training.loop import Job, train
+from multimdm.training.job import Job
+from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.seeds import derive, stage_seed
-from multimdm.training.settings import AdaptRecipe, DataSettings, DistillRecipe
+from multimdm.training.schema import AdaptRecipe, DistillRecipe
+from multimdm.training.settings import DataSettings
 from multimdm.training.sources import open_source
+from multimdm.training.step_plan import derive, stage_seed
 from support.runs import TINY, metrics, tiny_distillation, tiny_job, weights
 
 SEED, STEPS = 3, 2

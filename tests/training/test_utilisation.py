@@ -5,8 +5,7 @@ import torch
 
 from multimdm.models import DiT, DiTConfig
 from multimdm.training.counting import arithmetic, without_contents
-from multimdm.training.gpus import GPUS, known_gpu
-from multimdm.training.utilisation import flops_per_token, utilisation
+from multimdm.training.gpus import GPUS, flops_per_token, known_gpu, utilisation
 
 L, V = 64, 211
 

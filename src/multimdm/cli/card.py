@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(Options, arguments, "multimdm card")
     if options.out is not None and options.out.exists():
         raise ValueError(f"--out {options.out} exists already; choose another place or remove it")
-    from multimdm.data.directories import write_text
+    from multimdm._files import write_text
     from multimdm.pipeline.card import model_card
 
     model, details = open_with_details(options.checkpoint, options.card)

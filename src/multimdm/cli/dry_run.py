@@ -3,7 +3,7 @@
 from multimdm.training.estimate import Estimate, estimate
 from multimdm.training.gpus import GPUS
 from multimdm.training.outline import Start, Texts, outline, read_start
-from multimdm.training.settings import PretrainRecipe, TrainingRecipe
+from multimdm.training.schema import PretrainRecipe, TrainingRecipe
 
 UTILISATION = 0.35
 """Share of the peak that training is assumed to reach. An assumption: nothing here was measured on a GPU."""

@@ -217,7 +217,7 @@ def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -
     """results.json and report.html."""
     if options.out is None:
         return
-    from multimdm.data.directories import write_text
+    from multimdm._files import write_text
     from multimdm.evaluation.store import write_json
 
     (options.out / "report.html").unlink(missing_ok=True)  # one of other figures would be read with these

@@ -1,7 +1,6 @@
 """The flags of every command, read off its options: what a shell completes."""
 
 import ast
-import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
@@ -10,11 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from multimdm.cli.main import module_of
+from multimdm.cli.main import RECIPE_COMMANDS, open_command
 from multimdm.cli.parsing import Leaf, denied, leaves
-
-RECIPE_COMMANDS = ("pretrain", "adapt", "couple", "distill")
-"""Their flags have the sections of a recipe in front, and a twin that says no."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +33,9 @@ class Flag:
 
 def flags_of(command: str) -> list[Flag]:
     """All of a command, with those of sections that a recipe may leave out."""
-    module = importlib.import_module(module_of(command))
-    by_recipe = command in RECIPE_COMMANDS
-    found = [flag for leaf in leaves(module.Options, flat=not by_recipe) for flag in _flags(leaf, twins=by_recipe)]
+    by_recipe = command in RECIPE_COMMANDS  # flags have the sections of a recipe in front, and a twin that says no
+    options = open_command(command).options
+    found = [flag for leaf in leaves(options, flat=not by_recipe) for flag in _flags(leaf, twins=by_recipe)]
     return [*found, Flag("--help", takes="nothing", help="Show this help message and exit.")]
 
 

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> None:
     if not ranks.is_main:
         return
     if options.out is not None:
-        from multimdm.data.directories import write_text
+        from multimdm._files import write_text
 
         options.out.mkdir(parents=True, exist_ok=True)
         write_json(options.out / "results.json", as_data(scores))

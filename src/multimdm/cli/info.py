@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(Options, arguments, "multimdm info", config=(tyro.conf.FlagCreatePairsOff,))
     import yaml
 
-    from multimdm.data.inert import inert
+    from multimdm._inert import inert
     from multimdm.pipeline.about import describe
     from multimdm.pipeline.hub import local_directory
     from multimdm.pipeline.model import load_outline

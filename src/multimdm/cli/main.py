@@ -3,13 +3,15 @@
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from difflib import get_close_matches
+from functools import partial
 from keyword import iskeyword
+from typing import NamedTuple
 
 import multimdm
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 from multimdm.stopping import TerminatedError, ToldInterrupt, terminable
 
 COMMANDS = {
@@ -35,23 +37,36 @@ COMMANDS = {
     "export": "write an imported checkpoint back in the layout it came from",
     "completion": "print a script that completes commands, flags, recipes and checkpoints in bash, zsh or fish",
 }
-"""Name -> what it does; `module_of` says where."""
+"""Name -> what it does; `open_command` says where."""
+RECIPE_COMMANDS = ("pretrain", "adapt", "couple", "distill")
+"""Those that train by a recipe."""
 
 
 _GOES_ON = "; the same command goes on"
 _AFTERWARDS = {
     **dict.fromkeys(("quickstart", "train-text", "reproduce", "pareto"), _GOES_ON),
-    **dict.fromkeys(("pretrain", "adapt", "couple", "distill"), "; the same command goes on from what was saved"),
+    **dict.fromkeys(RECIPE_COMMANDS, "; the same command goes on from what was saved"),
     "evaluate": "; with --out, the same command goes on from what was measured",
     "prepare": "; nothing half-written is left, and the same command begins anew",
 }
 """What is said of a command that was stopped at once, where nothing was to be finished first."""
 
 
-def module_of(command: str) -> str:
-    """The name of the module of a command, which has `Options` and `main(arguments)`."""
-    name = command.replace("-", "_")
-    return f"multimdm.cli.{name}_" if iskeyword(name) else f"multimdm.cli.{name}"
+class Command(NamedTuple):
+    """A command whose module has been imported."""
+
+    options: type
+    run: Callable[[Sequence[str]], None]
+
+
+def open_command(name: str) -> Command:
+    """Import a command: `Options` and `main` of the module that has its name, or the row of those that train."""
+    if name in RECIPE_COMMANDS:
+        training = importlib.import_module("multimdm.cli.training")
+        return Command(training.OPTIONS[name], partial(training.main, name))
+    plain = name.replace("-", "_")
+    module = importlib.import_module(f"multimdm.cli.{plain}_" if iskeyword(plain) else f"multimdm.cli.{plain}")
+    return Command(module.Options, module.main)
 
 
 def usage() -> str:
@@ -105,11 +120,11 @@ def _run(arguments: list[str]) -> int:
         hint = f"did you mean '{near[0]}'?" if near else f"the commands are: {', '.join(COMMANDS)}"
         print(f"multimdm: there is no command '{name}'; {hint}", file=sys.stderr)
         return 2
-    command = importlib.import_module(module_of(name))
+    command = open_command(name)
     try:
         # A server has its own way to end.
         with nullcontext() if name == "serve" else terminable():
-            command.main(rest)
+            command.run(rest)
     except (ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             raise

@@ -139,7 +139,7 @@ def _check_comparable(subjects: list["Subject"]) -> None:
 
 def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     """Pictures, tables, points and the report."""
-    from multimdm.data.directories import write_text
+    from multimdm._files import write_text
     from multimdm.evaluation.store import write_json
     from multimdm.report.distances import distances_text
     from multimdm.report.evaluation_report import report

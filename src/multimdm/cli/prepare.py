@@ -11,7 +11,7 @@ import tyro
 
 from multimdm.cli.parsing import parse
 from multimdm.data.options import PrepareOptions
-from multimdm.data.presets import preset as options_of_preset
+from multimdm.data.options import preset as options_of_preset
 
 if TYPE_CHECKING:
     from multimdm.data.preparing import Prepared

@@ -27,8 +27,7 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and print."""
     options = parse(Options, arguments, "multimdm recipes")
-    from multimdm.training.recipes import find_recipe
-    from multimdm.training.shipped import by_command, word_on
+    from multimdm.training.shipped import by_command, find_recipe, word_on
 
     if options.show is not None:
         print(find_recipe(options.show).read_text(encoding="utf-8"), end="")

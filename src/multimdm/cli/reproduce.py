@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> None:
         for stage in work.stages():
             print(f"{'done' if stage.done() else '    '}  {stage.name}")
     elif options.slurm is not None:
-        from multimdm.data.directories import write_text
+        from multimdm._files import write_text
         from multimdm.reproduce.slurm import slurm_script
 
         command = ["multimdm", "reproduce", *_without_slurm(arguments)]
@@ -114,7 +114,7 @@ def _without_slurm(arguments: Sequence[str]) -> list[str]:
 
 def _list_specs() -> None:
     from multimdm.reproduce.spec import read_spec
-    from multimdm.training.recipes import shipped
+    from multimdm.training.shipped import shipped
 
     print("specifications:")
     for name in shipped("paper"):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from multimdm._inert import inert, inert_json
 from multimdm.builtin import USUAL
 from multimdm.cli.device import Device, PrecisionOption, check_device
 from multimdm.cli.parsing import parse
-from multimdm.data.inert import inert, inert_json
 from multimdm.samplers.foreign_names import our_word
 from multimdm.samplers.settings import Sampling
 
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.out is None:
         _write(model, options, samples, sys.stdout)
     else:
-        from multimdm.data.directories import write_text
+        from multimdm._files import write_text
 
         text = io.StringIO()
         _write(model, options, samples, text)

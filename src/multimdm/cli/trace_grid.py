@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER, Trace
 
 if TYPE_CHECKING:

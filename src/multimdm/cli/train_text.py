@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from multimdm._inert import inert
 from multimdm.cli.parsing import parse
-from multimdm.data.inert import inert
 from multimdm.data.options import PrepareOptions
 
 if TYPE_CHECKING:

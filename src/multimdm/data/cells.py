@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from multimdm.data.directories import whole_file, write_text
-from multimdm.process.checks import require
+from multimdm._checks import require
+from multimdm._files import whole_file, write_text
 from multimdm.process.quantile import Cells
 
 ROWS = 1024

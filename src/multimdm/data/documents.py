@@ -1,4 +1,4 @@
-"""Documents out of one local file: lines, paragraphs, whole files, JSON lines, Parquet rows.
+"""Documents out of one local file: lines, paragraphs, whole files, JSON lines, Parquet rows; and whole records.
 
 Text is UTF-8; lines end in LF or CRLF, and the end is no part of the line. Everything is read as a stream: memory is
 that of a block, or of the longest document.
@@ -7,10 +7,14 @@ that of a block, or of the longest document.
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from multimdm.data.files import LocalFile, read_blocks
-from multimdm.data.kinds_of_bytes import other_than_text
+
+_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+"""Byte-order marks, longer ones first."""
+_LOOKED_AT = 4096
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\x1b")
 
 
 @dataclass(frozen=True)
@@ -160,3 +164,58 @@ def _parquet_documents(file: LocalFile, column: str, advance: Callable[[int], No
 
 def _names(names) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+class Record(NamedTuple):
+    """One of a file or a data set, with all its fields: for pairs, which are more than one text."""
+
+    where: str
+    """Its place, for errors."""
+    values: dict[str, Any]
+
+
+def read_records(file: LocalFile, advance: Callable[[int], None]) -> Iterator[Record]:
+    """The records of one file in order; text files have none."""
+    if file.format == "parquet":
+        return _parquet_records(file, advance)
+    if file.format == "json":
+        return (Record(where, values) for where, values, _ in json_records(file, lines_of(file, advance)))
+    raise ValueError(f"{file.path}: pairs come from JSON lines (.jsonl) or Parquet files, not from text")
+
+
+def _parquet_records(file: LocalFile, advance: Callable[[int], None]) -> Iterator[Record]:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ValueError("Parquet files need the package pyarrow: pip install 'multimdm[train]'") from error
+    size, row, done = file.path.stat().st_size, 0, 0
+    try:
+        with parquet.ParquetFile(file.path) as table:
+            for batch in table.iter_batches(batch_size=1024):
+                for values in batch.to_pylist():
+                    row += 1
+                    yield Record(f"{file.path}, row {row}", values)
+                reached = size * row // table.metadata.num_rows
+                advance(reached - done)
+                done = reached
+    except (UnicodeDecodeError, pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{file.path}: damaged Parquet file ({error}); fetch it again") from error
+
+
+def other_than_text(data: bytes) -> str | None:
+    """Advice, if the bytes are UTF-16 or UTF-32, or no text; None if they may be text in some 8-bit encoding."""
+    head = data[:_LOOKED_AT]
+    found = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+    if found is None:
+        # In UTF-16 every other byte of Latin text is NUL: the second of a pair, or the first.
+        halves = {"UTF-16LE": (head[0::2], head[1::2]), "UTF-16BE": (head[1::2], head[0::2])}
+        for name, (text, nul) in halves.items():
+            if nul.count(0) > 0.7 * len(nul) and text.count(0) < 0.1 * len(text):
+                found = name
+    if found is not None:
+        return f"the file is text in {found}: convert it with iconv -f {found} -t UTF-8"
+    strange = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in head)
+    if strange > 0.01 * len(head):
+        return "it is a binary file, not text: give text, JSON lines or Parquet"
+    return None

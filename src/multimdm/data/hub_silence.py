@@ -3,7 +3,7 @@
 import threading
 from typing import Literal
 
-from multimdm.data.inert import reason
+from multimdm._inert import reason
 
 PATIENCE = 4.0
 """Seconds for a first answer. The client itself would wait for ever, and a look-up of its address for long."""

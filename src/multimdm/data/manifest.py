@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic.dataclasses import dataclass
 
-from multimdm.data.inert import inert, shown
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json
+from multimdm._inert import inert, shown
 from multimdm.data.packing import Ends, Layout
 from multimdm.data.sources import FileStamp
 from multimdm.process.settings import PromptForm

@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from multimdm._files import whole_directory
 from multimdm.data.detokenize import DETOKENIZERS
-from multimdm.data.directories import whole_directory
 from multimdm.data.encoding import Encoded, encode_documents, token_dtype
 from multimdm.data.foreign_tokenizers import directory_hash, load_tokenizer
 from multimdm.data.manifest import Manifest, SourceStamp

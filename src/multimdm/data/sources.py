@@ -12,12 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from multimdm.data.documents import Reading, read_documents
+from multimdm._inert import reason
+from multimdm.data.documents import Reading, read_documents, read_records
 from multimdm.data.files import LocalFile, find_files
 from multimdm.data.hub_silence import hub_silence
-from multimdm.data.inert import reason
 from multimdm.data.pairs import Pair, PairFields, pair_of
-from multimdm.data.records import read_records
 
 
 @dataclass(frozen=True)

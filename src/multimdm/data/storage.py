@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
+from multimdm._inert import inert
 from multimdm.data.encoding import token_dtype
-from multimdm.data.inert import inert
 from multimdm.data.manifest import Manifest
 from multimdm.data.packing import PairSequences, Sequences
 from multimdm.data.tokenizer import Tokenizer

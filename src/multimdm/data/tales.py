@@ -10,16 +10,17 @@ import torch
 from jaxtyping import Bool, Float64, Int64, Integer
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.data.tales_conditionals import Chain, Reader, conditionals, write
 from multimdm.data.tales_draws import Derivations, derive
-from multimdm.data.tales_evidence import Inference
 from multimdm.data.tales_grammar import END, PAD, STOP, Grammar
-from multimdm.data.tales_judge import Judge
+from multimdm.data.tales_inference import Inference, Judge
 from multimdm.data.tales_messages import least_epsilon
 from multimdm.data.tales_plan import Plan
 from multimdm.data.tales_variables import Variables
 from multimdm.data.tales_words import DEFAULT
-from multimdm.process.checks import check_ids, check_integer, debug_checks, kind_of, require
+from multimdm.data.tokenizer import Tokenizer
+from multimdm.process.checks import check_ids, debug_checks, kind_of
 from multimdm.process.draws import Generator
 from multimdm.process.quantile import Order
 from multimdm.process.streams import Streams
@@ -246,3 +247,19 @@ class Tales:
         u = numbers.detach().cpu()
         require(bool(((u >= 0) & (u < 1)).all()), "numbers must be from 0 to 1, 1 excluded; some are not")
         return u
+
+
+def tales_tokenizer(tales: Tales) -> Tokenizer:
+    """Its words as a tokenizer, so that a model of Tales is saved and used like any other.
+
+    One token per word or stop; ids are those of `tales.vocabulary`.
+    """
+    from tokenizers import Regex, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Backend
+
+    backend = Backend(models.WordLevel({word: number for number, word in enumerate(tales.vocabulary)}))
+    words_and_stops = pre_tokenizers.Split(Regex(r"[.,!?]"), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words_and_stops])
+    backend.decoder = decoders.WordPiece(prefix="##", cleanup=True)  # words with spaces between, none before a stop
+    backend.add_special_tokens([PAD, END])
+    return Tokenizer(backend.to_str(), {"pad": PAD, "eos": END}, "tales", sentence_case=True)

@@ -21,9 +21,10 @@ import torch
 from jaxtyping import Bool, Float64, Int64, Integer
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.data.tales_grammar import END, PAD
 from multimdm.data.tales_plan import Part, Plan, SentencePlan, Template
-from multimdm.process.checks import check_ids, debug_checks, require
+from multimdm.process.checks import check_ids, debug_checks
 from multimdm.process.quantile import Order, token_at
 
 _SILENT = -1

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from multimdm.process.checks import require
+from multimdm._checks import require
 
 PAD, END, STOP = "[PAD]", "[END]", "."
 SPECIAL = (PAD, END, STOP)

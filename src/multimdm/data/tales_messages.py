@@ -6,7 +6,7 @@ variables that are alive after them. Given its template, a sentence is a product
     m_{q+ℓ}(kept, new) = p(new) Σ_T w_T ∏ F_T(kept) F_T(new) Σ_dropped m_q(kept, dropped) ∏ F_T(dropped),
 
 so all templates of one length ℓ together are two batched matrix products, whatever the number of derivations. What is
-seen of a story enters by the factors F alone: tokens (`tales_judge.py`), or evidence of them (`tales_evidence.py`).
+seen of a story enters by the factors F alone: tokens, or evidence of them (`tales_inference.py`).
 
 Numbers: every row (story, q) carries a logarithmic scale of its own. Two values in one row can lie far apart, but a
 value that is k replaced tokens behind matters in the end only if the rest of the story can make up for them, so k is

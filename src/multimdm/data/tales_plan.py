@@ -13,8 +13,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.data.tales_grammar import Choice, Grammar
-from multimdm.process.checks import require
 
 
 @dataclass(frozen=True, eq=False)

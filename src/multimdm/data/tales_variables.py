@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from multimdm.data.tales_grammar import Grammar
-from multimdm.data.tales_judge import Judge
+from multimdm.data.tales_inference import Judge
 from multimdm.data.tales_plan import Part, Plan, SentencePlan
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from multimdm.data.inert import inert, reason, shown
-from multimdm.data.json_files import parse_json, read_json, read_text
+from multimdm._files import parse_json, read_json, read_text
+from multimdm._inert import inert, reason, shown
 
 ROLES = ("bos", "eos", "pad", "unk", "mask")
 """Special tokens a tokenizer may have; any may be missing."""

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer
 from multimdm.evaluation.nelbo import validation_times
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
 from multimdm.process import Streams
-from multimdm.process.checks import check_integer
 
 
 class Part(NamedTuple):

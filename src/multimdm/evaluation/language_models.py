@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from multimdm._inert import reason
+from multimdm.data.foreign_tokenizers import SMOLLM2, smollm2_file
 from multimdm.data.hub_silence import hub_silence
-from multimdm.data.inert import reason
-from multimdm.data.smollm2 import NAME as SMOLLM2
-from multimdm.data.smollm2 import smollm2_file
 from multimdm.evaluation.fingerprints import fingerprint_of_files, fingerprint_of_judge
 from multimdm.evaluation.settings import label_of
 from multimdm.pipeline import Model, load

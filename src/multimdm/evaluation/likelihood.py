@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer
 from multimdm.evaluation.hidden_counts import draw_hidden, hide
 from multimdm.objectives.base import Network
 from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Process, Streams
-from multimdm.process.checks import check_integer
 from multimdm.samplers.tied import refuse_tied
 
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.evaluation.bootstrap import LEVEL, Estimate
 from multimdm.evaluation.judges.features import Reader
 from multimdm.evaluation.measurement import draw
@@ -23,7 +24,6 @@ from multimdm.evaluation.real_text import RealText
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.text_positions import text_positions
 from multimdm.pipeline import Model
-from multimdm.process.checks import require
 
 Table = NDArray[np.float64]
 _SCALE = 5.0

@@ -12,13 +12,13 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.evaluation.hidden_counts import draw_hidden, hide
 from multimdm.objectives.base import Network, both
 from multimdm.objectives.next_token import shift_right
 from multimdm.objectives.times import stratified_times
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Streams
 from multimdm.process.anchored import anchored_loss, shown_with_end, told_of_end
-from multimdm.process.checks import require
 from multimdm.process.cross_entropy import cross_entropy
 
 

@@ -19,11 +19,11 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.evaluation.nelbo import NelboSums
 from multimdm.objectives.base import Network
 from multimdm.process import MultiMask, Streams
 from multimdm.process.anchored import shown_with_end
-from multimdm.process.checks import check_integer, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.precision import widened
 from multimdm.process.quantile import Cells, bucket_information, bucket_probability, buckets, numbers

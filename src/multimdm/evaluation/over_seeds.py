@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from scipy.special import stdtrit
 
+from multimdm._checks import require
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.bootstrap import LEVEL, Bootstrap, Estimate, perplexity
 from multimdm.evaluation.mask_reading import MaskReading
@@ -16,7 +17,6 @@ from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.shortfall import AtTime, Shortfall
-from multimdm.process.checks import require
 
 
 def over_seeds(evaluations: Sequence[Evaluation]) -> Evaluation:

@@ -15,8 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from multimdm.data.tales import Tales
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm._checks import require
+from multimdm.data.tales import Tales, tales_tokenizer
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.tales_models import fingerprint_of_tales
 from multimdm.pipeline import Model, load
@@ -33,7 +33,6 @@ from multimdm.process import (
     modulo,
     random_balanced,
 )
-from multimdm.process.checks import require
 
 PERFECT = "perfect"
 _ITEM = re.compile(r"(M|rho|epsilon)=?([\d.eE+-]+)|(random|frequency|cosine|tied|context|uniform)")

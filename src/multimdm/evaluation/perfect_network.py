@@ -16,9 +16,9 @@ from jaxtyping import Bool, Float64, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from multimdm._checks import require
 from multimdm.data.tales import Tales
 from multimdm.process import Mixture, MultiMask, Process, Time, Uniform
-from multimdm.process.checks import require
 from multimdm.process.evidence import anchored_evidence, evidence
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap
 from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.nelbo import Nelbo, NelboSums
@@ -19,7 +20,6 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating, length_of, tokenizer_of
 from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask
-from multimdm.process.checks import require
 from multimdm.process.quantile import Cells, Order
 
 _TOGETHER = 64

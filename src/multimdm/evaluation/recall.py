@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -23,7 +24,6 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.process.anchored import shown_with_end
-from multimdm.process.checks import check_integer, require
 
 _STRINGS = 32
 """Noise strings that the network runs on at once, at most."""

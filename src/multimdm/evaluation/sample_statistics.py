@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.process.checks import check_integer
+from multimdm._checks import check_integer
 
 
 def unigram_entropy(ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None) -> Float64[Tensor, " num"]:

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.progress import Progress, ignore
@@ -26,7 +27,6 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating
 from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, MultiMask, Process
-from multimdm.process.checks import require
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import Choice, Hypotheses, ask
 from multimdm.samplers.confidence import Confidence

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from multimdm.process.checks import require
+from multimdm._checks import require
 
 _CHILD = Path(__file__).with_name("sandbox_child.py")
 _DONE = b"done"

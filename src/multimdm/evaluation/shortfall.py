@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.held_out import Part, parts_of
 from multimdm.evaluation.perfect_network import PerfectNetwork
@@ -30,7 +31,6 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating, length_of
 from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask, Process, Streams, Time, Uniform
-from multimdm.process.checks import require
 from multimdm.process.precision import widened
 from multimdm.samplers.loop import generate
 from multimdm.samplers.steps import step_of

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from multimdm.data.directories import write_text
-from multimdm.data.json_files import seal
+from multimdm._files import seal, write_text
 from multimdm.pipeline.ranks import agreed, current
 
 _log = logging.getLogger(__name__)

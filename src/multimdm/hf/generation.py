@@ -8,10 +8,10 @@ from jaxtyping import Int64
 from torch import Tensor
 from transformers import GenerationConfig
 
+from multimdm._checks import check_integer, require
 from multimdm.pipeline import Model, fill
 from multimdm.pipeline.canvas import Canvas, empty_canvas, prompts_canvas
 from multimdm.pipeline.generation import length_of, settings_of
-from multimdm.process.checks import check_integer, require
 
 _SHARED = ("max_new_tokens", "max_length", "num_return_sequences", "do_sample", "temperature", "top_p", "top_k")
 """What a GenerationConfig can say to us."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import MaskedLMOutput
 
+from multimdm._checks import require
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.hf.config import LLaDAHubConfig, MultiMDMConfig
 from multimdm.hf.generation import generate
@@ -21,7 +22,6 @@ from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.settings import CheckpointSettings, build_process, dump
 from multimdm.process import MultiMask
-from multimdm.process.checks import require
 from multimdm.samplers.confidence import time_of_share
 
 _IDLE = ("trust_remote_code", "low_cpu_mem_usage", "use_safetensors", "force_download")

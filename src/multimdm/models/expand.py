@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.models.config import DiTConfig
 from multimdm.models.dit import DiT
 from multimdm.models.mask_rows import noise_offsets, token_offsets
-from multimdm.process.checks import check_integer, require
 
 
 def expand_masks(network: DiT, num_masks: int) -> DiT:

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.models.config import DiTConfig
 from multimdm.models.dit import DiT
-from multimdm.process.checks import require
 
 Kind = Literal["mdlm", "duo"]
 

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from multimdm._checks import check_integer, require
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_config import LLaDAConfig, with_masks
-from multimdm.process.checks import check_integer, require
 
 RESERVED = {126_464: range(126_084, 126_336)}
 """Size of a published vocabulary -> its ids that no text has, which its authors advise to use for new tokens."""

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from multimdm._checks import require
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_adapter import Adapter
-from multimdm.process.checks import require
 
 PROJECTIONS = "q_proj|k_proj|v_proj|attn_out|ff_proj|up_proj|ff_out"
 TARGETS = rf"blocks\.\d+\.({PROJECTIONS})"

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
+from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.coupling import couple
@@ -22,7 +23,6 @@ from multimdm.objectives.settings import ConsistencySettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import MultiMask, Process, Uniform
 from multimdm.process.anchored import told_of_end
-from multimdm.process.checks import require
 from multimdm.process.cross_entropy import cross_entropy
 from multimdm.process.precision import widened
 

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.settings import ContextSettings
 from multimdm.process import MultiMask, Process
-from multimdm.process.checks import require
 from multimdm.process.draws import invert_cdf
 from multimdm.process.precision import widened
 

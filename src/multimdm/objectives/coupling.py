@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.objectives.settings import Coupling
 from multimdm.process import Generator, MultiMask, Process
 from multimdm.process.anchored import anchor, anchored_state
-from multimdm.process.checks import require
 from multimdm.process.revealed_apart import path_revealed_apart
 
 

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from multimdm._checks import require
 from multimdm.objectives.settings import Divergence
-from multimdm.process.checks import require
 from multimdm.process.fusing import fused, fuses
 from multimdm.process.precision import widened
 

@@ -6,11 +6,11 @@ that of the uniform-state process at x_t, over the times where the latent says s
 
 from dataclasses import dataclass as plain_dataclass
 
+from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.elbo import Elbo, elbo_sums
 from multimdm.objectives.settings import Relaxation
 from multimdm.process import Uniform
-from multimdm.process.checks import require
 from multimdm.process.relaxation import relaxed_state, relaxed_times
 
 

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.divergence import divergence_of_logits
@@ -22,7 +23,6 @@ from multimdm.objectives.paths import FreePath, TiedPath, path_of
 from multimdm.objectives.settings import SdttSettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import MultiMask, Process
-from multimdm.process.checks import require
 from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import Generator, draw_token, invert_cdf, uniform
 from multimdm.process.fusing import fuses

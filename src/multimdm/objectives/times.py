@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from multimdm.process.checks import check_integer
+from multimdm._checks import check_integer
 from multimdm.process.draws import Generator, pick, uniform
 
 _GOLDEN = (math.sqrt(5) - 1) / 2

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from multimdm.data.prepared import PreparedData
-from multimdm.training.recipes import find_recipe, parse_recipe, read_yaml, set_key
-from multimdm.training.settings import CoupleRecipe, PretrainRecipe, TrainingRecipe, TrainSettings
+from multimdm.training.recipes import parse_recipe, read_yaml, set_key
+from multimdm.training.schema import CoupleRecipe, PretrainRecipe, TrainingRecipe
+from multimdm.training.settings import TrainSettings
+from multimdm.training.shipped import find_recipe
 
 Size = Literal["laptop", "gpu"]
 USUAL_LENGTH: dict[Size, int] = {"laptop": 128, "gpu": 512}

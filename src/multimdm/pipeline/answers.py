@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from multimdm._checks import check_integer, require
 from multimdm.pipeline.canvas import prompts_canvas
 from multimdm.pipeline.generation import Run, fill, length_of
 from multimdm.pipeline.model import Model
-from multimdm.process.checks import check_integer, require
 from multimdm.samplers.settings import Sampling
 
 

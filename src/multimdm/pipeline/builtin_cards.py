@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from multimdm._files import read_json
 from multimdm.builtin import CARD, builtin_directory, builtin_names
-from multimdm.data.json_files import read_json
 from multimdm.pipeline.files import sha256_of
 from multimdm.pipeline.settings import read_as
 

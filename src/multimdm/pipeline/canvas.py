@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.data.tokenizer import Tokenizer
-from multimdm.process.checks import check_integer, require
 
 Item = TypeVar("Item")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import LLaDA
 from multimdm.models.foreign import Kind, export_settings, export_tensors, import_tensors

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from multimdm.data.directories import whole_directory
-from multimdm.data.inert import reason
+from multimdm._files import whole_directory
+from multimdm._inert import reason
 from multimdm.pipeline.tensor_file import check_tensor_file
 
 

@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor, nn
 
+from multimdm._checks import check_integer, require
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.pipeline.canvas import Canvas, empty_canvas
 from multimdm.pipeline.ranks import shared
 from multimdm.process import Hybrid, Streams
-from multimdm.process.checks import check_integer, require
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.autoregressive import generate_autoregressive
 from multimdm.samplers.candi import generate_candi

@@ -15,9 +15,10 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from multimdm._checks import require
+from multimdm._files import read_json
+from multimdm._inert import shown
 from multimdm.data.foreign_tokenizers import saved_tokenizer
-from multimdm.data.inert import shown
-from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models.arithmetic import Precision
 from multimdm.models.llada import LLaDA
@@ -32,7 +33,6 @@ from multimdm.pipeline.settings import in_one_line
 from multimdm.pipeline.shards import SHARD_BYTES, Shards, write_shards
 from multimdm.pipeline.sizes import count_blocks
 from multimdm.process import MultiMask
-from multimdm.process.checks import require
 from multimdm.samplers.advice import SamplingAdvice
 
 _PREFIX = "model.transformer."

@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
+from multimdm._files import read_json, whole_directory
+from multimdm._inert import shown
 from multimdm.data.chat import chat_ids
-from multimdm.data.directories import whole_directory
 from multimdm.data.foreign_tokenizers import saved_tokenizer
-from multimdm.data.inert import shown
-from multimdm.data.json_files import read_json
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models import Backbone, DiT, LLaDA
 from multimdm.models.arithmetic import Precision, set_up
@@ -37,7 +37,6 @@ from multimdm.pipeline.settings import (
 from multimdm.pipeline.sizes import check_sizes
 from multimdm.pipeline.tensor_file import TensorFile
 from multimdm.process import AnyProcess, MultiMask
-from multimdm.process.checks import check_integer, require
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.samplers.settings import Sampling
 

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 
-from multimdm.data.inert import inert, shown
+from multimdm._inert import inert, shown
 from multimdm.models import DiTConfig
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
 from multimdm.process.settings import USUAL_RANKS, Readout

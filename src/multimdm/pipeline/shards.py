@@ -9,11 +9,11 @@ from typing import Any
 import safetensors
 from torch import Tensor
 
-from multimdm.data.inert import reason, shown
-from multimdm.data.json_files import read_json
+from multimdm._checks import require
+from multimdm._files import read_json
+from multimdm._inert import reason, shown
 from multimdm.pipeline.files import write_safetensors
 from multimdm.pipeline.tensor_file import check_tensor_file
-from multimdm.process.checks import require
 
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 SHARD_BYTES = 5 * 10**9

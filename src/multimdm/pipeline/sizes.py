@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import torch
 
-from multimdm.data.inert import shown
+from multimdm._checks import require
+from multimdm._inert import shown
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline.tensor_file import TensorFile
-from multimdm.process.checks import require
 
 
 def check_sizes(config: DiTConfig, tensors: TensorFile, prefix: str) -> None:

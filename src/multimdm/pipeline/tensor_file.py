@@ -6,7 +6,7 @@ from pathlib import Path
 import safetensors
 from torch import Tensor
 
-from multimdm.data.inert import reason
+from multimdm._inert import reason
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from multimdm.process.checks import check_integer, require
+from multimdm._checks import check_integer, require
 
 
 def check_sizes(vocab_size: int, num_masks: int) -> None:

@@ -1,18 +1,17 @@
-"""Checks of arguments: sizes, shapes, dtypes and plain numbers always; the contents of tensors on request.
+"""Checks of tensors: shapes and dtypes always; their contents on request.
 
 Looking at the contents of a tensor waits for the device, so the hot path never does it. `debug_checks()`
 (or MULTIMDM_DEBUG=1 in the environment) switches it on while a program is being written.
 """
 
-import math
-import operator
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Real
 
 import torch
 from torch import Tensor
+
+from multimdm._checks import require
 
 _enabled = os.environ.get("MULTIMDM_DEBUG", "") not in ("", "0")
 
@@ -31,32 +30,6 @@ def debug_checks(enabled: bool = True) -> Iterator[None]:
 def checks_contents() -> bool:
     """Whether the contents of tensors are being checked."""
     return _enabled
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise ValueError with `message` unless `condition` holds."""
-    if not condition:
-        raise ValueError(message)
-
-
-def check_integer(name: str, value: int, minimum: int) -> int:
-    """An integer argument that is at least `minimum`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool):
-        raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}")
-    require(number >= minimum, f"{name} must be at least {minimum}; got {number}")
-    return number
-
-
-def check_positive(name: str, value: float | int) -> None:
-    """A finite number above zero."""
-    require(
-        isinstance(value, Real) and math.isfinite(value) and value > 0,
-        f"{name} must be a finite number above 0; got {value!r}",
-    )
 
 
 def kind_of(value: object) -> object:

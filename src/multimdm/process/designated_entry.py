@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process.base import Ids, with_zero_columns
-from multimdm.process.checks import check_ids, kind_of, require
+from multimdm.process.checks import check_ids, kind_of
 from multimdm.process.multimask import MultiMask
 from multimdm.process.times import Time, check_order, check_time
 

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Float64, Int64, Shaped
 from torch import Tensor
 
-from multimdm.process.checks import check_weights, require
+from multimdm._checks import require
+from multimdm.process.checks import check_weights
 from multimdm.process.fusing import fused, fuses
 from multimdm.process.precision import widened
 from multimdm.process.streams import Streams

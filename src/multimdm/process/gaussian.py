@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from multimdm.process.checks import check_integer
+from multimdm._checks import check_integer
 from multimdm.process.draws import Generator, pick, uniform
 
 _REACH = 9.0  # a standard normal beyond this has probability 1e-19

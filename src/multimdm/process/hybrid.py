@@ -19,9 +19,10 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.process import fused_readout
 from multimdm.process.base import Ids, Process
-from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, require
+from multimdm.process.checks import check_ids, check_same_shape, check_table
 from multimdm.process.draws import Generator, uniform
 from multimdm.process.fusing import fuses
 from multimdm.process.mixture import NoisyMixture

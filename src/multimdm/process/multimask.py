@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process.assignment import check_assignment, check_sizes, modulo
 from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_values, with_zero_columns
-from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of, require
+from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused_of_any_shape
 from multimdm.process.groups import Groups

@@ -21,8 +21,9 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.process.base import Ids
-from multimdm.process.checks import check_ids, check_integer, check_table, require
+from multimdm.process.checks import check_ids, check_table
 from multimdm.process.draws import Generator, invert_cdf, pick, uniform
 
 Order = Literal["id", "probable"] | Int64[Tensor, " V"]

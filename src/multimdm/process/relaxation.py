@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float64, Int, Int64
 from torch import Tensor
 
-from multimdm.process.checks import check_ids, check_integer, check_positive, require
+from multimdm._checks import check_integer, check_positive, require
+from multimdm.process.checks import check_ids
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.gaussian import transformation
 from multimdm.process.mixture import Mixture

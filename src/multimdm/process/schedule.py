@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from multimdm.process.checks import check_positive, checks_contents, kind_of, require
+from multimdm._checks import check_positive, require
+from multimdm.process.checks import checks_contents, kind_of
 from multimdm.process.times import Time, check_order, check_time, exact_time, time_dtype
 
 Times = Float[Tensor, "*times"]

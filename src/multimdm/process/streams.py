@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from multimdm.process.checks import check_integer, require
+from multimdm._checks import check_integer, require
 from multimdm.process.fusing import fused_of_any_shape
 
 _WORD = 0xFFFFFFFF

@@ -6,7 +6,8 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from multimdm.process.checks import checks_contents, require
+from multimdm._checks import require
+from multimdm.process.checks import checks_contents
 
 Time = float | int | Tensor
 """A number in [0, 1], or a floating tensor whose shape is a prefix of the shape of the ids."""

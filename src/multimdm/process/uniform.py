@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
+from multimdm._checks import check_integer, require
 from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_values, with_zero_columns
-from multimdm.process.checks import check_ids, check_integer, check_same_shape, check_table, kind_of, require
+from multimdm.process.checks import check_ids, check_same_shape, check_table, kind_of
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused
 from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha

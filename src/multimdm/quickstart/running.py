@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from multimdm.data.directories import write_text
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json, write_text
 from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.perfect_models import PERFECT
 from multimdm.evaluation.plan import Evaluation, Plan, collect, run_tasks, tasks

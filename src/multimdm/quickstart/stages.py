@@ -11,17 +11,9 @@ from pathlib import Path
 from multimdm.objectives import ConsistencySettings, Ramp
 from multimdm.training.building import adapt_job, distill_job, pretrain_job
 from multimdm.training.couple_jobs import couple_job
-from multimdm.training.loop import Job
-from multimdm.training.settings import (
-    AdaptRecipe,
-    CoupleRecipe,
-    DistillRecipe,
-    LogSettings,
-    NetworkSettings,
-    PretrainRecipe,
-    ProcessChoice,
-    TrainSettings,
-)
+from multimdm.training.job import Job
+from multimdm.training.schema import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.settings import LogSettings, NetworkSettings, ProcessChoice, TrainSettings
 
 MASKS = 20
 BUCKETS = 256

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo

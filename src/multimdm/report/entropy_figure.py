@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from multimdm.data.directories import whole_file
+from multimdm._files import whole_file
 from multimdm.evaluation.conditional_entropy import Point, Study
 from multimdm.report.style import GREY, apply_style, save
 

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable, Iterator, Sequence
 
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #5c6670; --paper: #fcfcfb; --card: #ffffff;

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from multimdm.data.directories import write_text
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json, write_text
 from multimdm.report.reproduction_report import Reproduction, tables_text
 
 NAME = "study.json"

@@ -8,8 +8,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from multimdm.data.directories import whole_file
-from multimdm.data.inert import inert
+from multimdm._files import whole_file
+from multimdm._inert import inert
 
 GREY = "#5c6670"
 

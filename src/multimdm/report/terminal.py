@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation

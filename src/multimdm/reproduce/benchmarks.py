@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from multimdm.data.directories import write_text
+from multimdm._checks import require
+from multimdm._files import write_text
 from multimdm.evaluation.harness.running import HarnessPlan, run_plan
 from multimdm.evaluation.harness.scores import Scored
 from multimdm.evaluation.settings import label_of
 from multimdm.evaluation.store import Store, write_json
 from multimdm.pipeline.answers import Answering
 from multimdm.pipeline.ranks import sharing
-from multimdm.process.checks import require
 from multimdm.report.harness_table import as_data, markdown
 from multimdm.report.markdown import markdown_table
 from multimdm.reproduce.at_scale import AtScale
@@ -18,7 +18,7 @@ from multimdm.reproduce.recipes import recipe_of
 from multimdm.reproduce.spec import HarnessSettings
 from multimdm.reproduce.stages import Stage, training_name
 from multimdm.training.overall import Overall
-from multimdm.training.settings import AdaptRecipe
+from multimdm.training.schema import AdaptRecipe
 
 _COST = 1000.0
 

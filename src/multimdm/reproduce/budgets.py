@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from multimdm.reproduce.spec import Rule
-from multimdm.training.settings import DistillRecipe, TrainingRecipe
+from multimdm.training.schema import DistillRecipe, TrainingRecipe
 
 
 @dataclass(frozen=True)

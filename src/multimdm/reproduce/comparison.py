@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from multimdm.data.directories import write_text
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json, write_text
 from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.over_seeds import over_seeds, ratios_over_seeds
 from multimdm.evaluation.perfect_models import is_perfect
@@ -27,7 +26,7 @@ from multimdm.reproduce.budgets import budget, check_equal
 from multimdm.reproduce.measuring import Measuring
 from multimdm.reproduce.recipes import chain_of_recipes
 from multimdm.reproduce.stages import FINISHED, Stage, measuring_stage
-from multimdm.training.settings import TrainingRecipe
+from multimdm.training.schema import TrainingRecipe
 
 _RULES = {
     "stages": "All models saw equally many sequences in training, and the distilled ones in distillation.",

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from multimdm.reproduce.places import Places
 from multimdm.reproduce.scale import Run, Scale
-from multimdm.training.recipes import find_recipe, parse_recipe, read_yaml, set_key
-from multimdm.training.settings import TrainingRecipe
-from multimdm.training.shipped import RECIPES
+from multimdm.training.recipes import parse_recipe, read_yaml, set_key
+from multimdm.training.schema import RECIPES, TrainingRecipe
+from multimdm.training.shipped import find_recipe
 
 
 def recipe_of(run: Run, scale: Scale, seed: int, places: Places) -> TrainingRecipe:

@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 
 from pydantic.dataclasses import dataclass
 
-from multimdm.training.recipes import find_file, parse_recipe, read_yaml
+from multimdm.training.recipes import parse_recipe, read_yaml
 from multimdm.training.settings import STRICT, NonNegative, Positive, PositiveFloat, TrainSettings
+from multimdm.training.shipped import find_file
 
 Command = Literal["pretrain", "adapt", "distill", "couple"]
 

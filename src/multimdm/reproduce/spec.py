@@ -8,8 +8,9 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from multimdm.samplers.settings import Order
-from multimdm.training.recipes import find_file, read_recipe
+from multimdm.training.recipes import read_recipe
 from multimdm.training.settings import STRICT, NonNegativeFloat, Positive
+from multimdm.training.shipped import find_file
 
 Kind = Literal["comparison", "conditional_entropy", "harness"]
 Rule = Literal["stages", "total"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from multimdm.data.json_files import read_json
+from multimdm._files import read_json
 from multimdm.data.options import PrepareOptions
 from multimdm.data.preparing import prepare
 from multimdm.evaluation.store import write_json
@@ -20,7 +20,7 @@ from multimdm.training.loop import train
 from multimdm.training.overall import Overall, StageWatcher
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.resuming import HOW
-from multimdm.training.settings import TrainingRecipe
+from multimdm.training.schema import TrainingRecipe
 
 FINISHED = "finished.json"
 """In the directory of a run: what it was and what came out."""

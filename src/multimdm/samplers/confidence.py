@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import MultiMask, Process, Schedule
-from multimdm.process.checks import require
 from multimdm.process.draws import uniform
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import USUAL, Choice, Hypotheses, draw_clean

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import Generator, MultiMask, Process
 from multimdm.process.base import Ids
-from multimdm.process.checks import require
 from multimdm.process.draws import pick, uniform
 from multimdm.samplers.remain import masked_process, remain_masked
 

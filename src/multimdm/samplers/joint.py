@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import Mixture, Process, Streams
-from multimdm.process.checks import require
 from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import Hypotheses, Question, ask

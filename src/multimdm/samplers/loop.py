@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import AnyProcess, Generator, Process, Streams, Time
-from multimdm.process.checks import check_ids, check_same_shape, kind_of, require
+from multimdm.process.checks import check_ids, check_same_shape, kind_of
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.tied import kept_end
 from multimdm.samplers.trace import Trace

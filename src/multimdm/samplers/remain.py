@@ -3,9 +3,10 @@
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import MultiMask, Process, Time
 from multimdm.process.base import Ids
-from multimdm.process.checks import kind_of, require
+from multimdm.process.checks import kind_of
 from multimdm.process.refresh import bridge_draw, bridge_weights
 from multimdm.process.times import per_position
 

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import Generator, Process, Time
-from multimdm.process.checks import require
 from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.batch import Batch
 from multimdm.samplers.clean import Choice, law_of_choice

@@ -3,9 +3,9 @@
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import Mixture, MultiMask, Process, Time
 from multimdm.process.anchored import anchored_remain, anchored_reverse_sample, shown_with_end
-from multimdm.process.checks import require
 from multimdm.samplers.batch import Batch
 from multimdm.samplers.remain import masked_process, remain_masked
 

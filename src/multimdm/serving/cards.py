@@ -7,7 +7,7 @@ a path only the last part is named, and recipes are not sent whole.
 from collections.abc import Mapping
 from typing import Any
 
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 from multimdm.models import DiT
 from multimdm.pipeline import Model
 from multimdm.pipeline.description import kind_of

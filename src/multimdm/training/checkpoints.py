@@ -18,8 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from multimdm.data.directories import whole_directory
-from multimdm.data.json_files import read_json, seal
+from multimdm._files import read_json, seal, whole_directory
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.files import read_safetensors, sha256_of, write_safetensors
 from multimdm.pipeline.model import load_outline

@@ -1,33 +1,30 @@
-"""From a recipe of `multimdm couple` to a job: a checkpoint that is to learn from quantile noise."""
-
-from dataclasses import replace
+"""From a recipe of `multimdm couple` to a job: a checkpoint that is to learn from quantile noise, and its teacher."""
 
 import torch
 
 import multimdm
-from multimdm.models import (
-    Backbone,
-    DiT,
-    code_masks,
-    expand_masks,
-    gate_time,
-    look_both_ways,
-    show_noise,
-    with_dropout,
-)
+from multimdm._checks import require
+from multimdm.evaluation.quantile_models import quantile_recipe
+from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
+from multimdm.evaluation.teachers.base import order_of
+from multimdm.models import DiT
 from multimdm.objectives import Coupled
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
-from multimdm.process.checks import require
+from multimdm.process.quantile import Order
 from multimdm.samplers.advice import SamplingAdvice
-from multimdm.training.loop import Job
-from multimdm.training.processes import multi_mask
-from multimdm.training.quantile_jobs import open_quantiles
-from multimdm.training.same_masks import same_masks
-from multimdm.training.seeds import derive, stage_seed
-from multimdm.training.settings import CoupleRecipe
-from multimdm.training.sources import Source, open_source
-from multimdm.training.starts import check_fits
+from multimdm.training.fitting import check_fits
+from multimdm.training.job import Job
+from multimdm.training.networks import coupled
+from multimdm.training.processes import multi_mask, same_masks
+from multimdm.training.quantile_pairs import Quantiles
+from multimdm.training.schema import CoupleRecipe
+from multimdm.training.settings import QuantileSettings
+from multimdm.training.sources import NoData, Source, open_source
+from multimdm.training.step_plan import stage_seed
+
+_COUNTED_TEXTS = 20_000
+"""Training texts in which the neighbours of tokens are counted."""
 
 
 def couple_job(recipe: CoupleRecipe, name: str) -> Job:
@@ -36,18 +33,12 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage), start.tokenizer)
     check_fits(start, recipe.init, source)
     quantiles = open_quantiles(recipe.quantile, recipe.init, start, source)
-    start = _masked_start(recipe, start)
-    network, process = start.network, start.process
-    assert isinstance(process, MultiMask)
-    coded = process.num_masks == 1 and recipe.mask_codes > 0
-    if process.num_masks == 1:
-        network, process = _several_masks(recipe, start, source)
-    elif recipe.process is not None:
-        process = same_masks(recipe.process, recipe.init, recipe.train.seed, start, source)
-    network = _seeing(recipe, network)
-    if coded and isinstance(network, DiT):
-        network = code_masks(network, recipe.mask_codes, derive(recipe.train.seed, "mask codes"))
-    process = process.tied(recipe.noise_shown)
+    require(
+        start.process is None or isinstance(start.process, MultiMask),
+        f"init must be an autoregressive, masked or multi-mask model; {recipe.init} has {start.process!r}",
+    )
+    network = coupled(recipe, start.network)
+    process = _masks(recipe, start, source).tied(recipe.noise_shown)
     model = Model(
         network,
         process,
@@ -60,45 +51,37 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
     return Job(name, "couple", model, objective, source, recipe, quantiles=quantiles)
 
 
-def _masked_start(recipe: CoupleRecipe, start: Model) -> Model:
-    """A masked or multi-mask model: an autoregressive one is made to look both ways."""
-    if start.process is None:
-        assert isinstance(start.network, DiT)
-        network = look_both_ways(start.network)
-        return replace(start, network=network, process=MultiMask(network.config.vocab_size))
-    if not isinstance(start.process, MultiMask):
-        raise ValueError(
-            f"init must be an autoregressive, masked or multi-mask model; {recipe.init} has {start.process!r}"
-        )
-    return start
+def _masks(recipe: CoupleRecipe, start: Model, source: Source) -> MultiMask:
+    """Those of the checkpoint, if it has several; else new ones, which the recipe names."""
+    if isinstance(start.process, MultiMask) and start.process.num_masks > 1:
+        if recipe.process is None:
+            return start.process
+        return same_masks(recipe.process, recipe.init, recipe.train.seed, start, source)
+    assert recipe.process is not None
+    assert isinstance(start.network, DiT)
+    M, embeddings = recipe.process.num_masks, start.network.vocab_embed.embedding
+    return multi_mask(recipe.process, M, source, recipe.train.seed, embeddings=embeddings)
 
 
-def _seeing(recipe: CoupleRecipe, network: Backbone) -> Backbone:
-    """A network that sees what the recipe says: noise, time."""
-    if not isinstance(network, DiT):
-        require(
-            recipe.conditioning == "none" and recipe.dropout is None and not recipe.noise_shown,
-            f"conditioning must be none, noise_shown false and dropout left out: {recipe.init} is a LLaDA network, "
-            "which has no place for them",
-        )
-        return network
+def open_quantiles(settings: QuantileSettings, init: str, start: Model, source: Source) -> Quantiles:
+    """The teacher that the settings name or, without a name, the checkpoint that is continued."""
+    name = init if settings.teacher is None else settings.teacher
+    try:
+        teacher = find_teacher(name, source.tokenizer, source.length, torch.device("cpu"), source.begins_with)
+    except ValueError as error:
+        hint = "" if settings.teacher is not None else "; or name one: quantile.teacher (--quantile.teacher)"
+        raise ValueError(f"{error}{hint}") from None
     require(
-        recipe.noise_shown or not network.config.noise_rows,
-        f"noise_shown must be true: the network of {recipe.init} is shown the noise already",
+        settings.texts == "data" or not source.hides_lengths,
+        "quantile.texts: teacher needs a model that learns where texts end: leave out data.learn_padding: false",
     )
-    network = show_noise(network) if recipe.noise_shown else network
-    network = network if recipe.conditioning == "none" else gate_time(network, recipe.conditioning)
-    return network if recipe.dropout is None else with_dropout(network, recipe.dropout)
+    return Quantiles(settings, teacher, _order(settings, teacher, start, source))
 
 
-def _several_masks(recipe: CoupleRecipe, start: Model, source: Source) -> tuple[DiT, MultiMask]:
-    """Of a network with one mask."""
-    if recipe.process is None or recipe.process.num_masks == 1:
-        raise ValueError(
-            f"process.num_masks must be at least 2: {recipe.init} has one mask, and noise of one mask tells nothing"
-        )
-    if not isinstance(start.network, DiT):
-        raise ValueError(f"{recipe.init} is a LLaDA network with one mask: give it several by multimdm adapt first")
-    M, seed = recipe.process.num_masks, recipe.train.seed
-    network = expand_masks(start.network, M)
-    return network, multi_mask(recipe.process, M, source, seed, embeddings=start.network.vocab_embed.embedding)
+def _order(settings: QuantileSettings, teacher: QuantileTeacher, start: Model, source: Source) -> Order:
+    """Of the vocabulary: that of the checkpoint, if it has learnt to read it, else a new one."""
+    earlier = quantile_recipe(start)
+    if start.cell_order is not None and earlier is not None and earlier["quantile"]["order"] == settings.order:
+        return start.cell_order
+    texts = None if isinstance(source, NoData) else lambda: source.train(0, _COUNTED_TEXTS).ids
+    return order_of(teacher, settings.order, texts)

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal."""

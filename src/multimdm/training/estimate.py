@@ -19,8 +19,8 @@ from multimdm.objectives import Batch, Distillation, Objective
 from multimdm.process import MultiMask, Streams
 from multimdm.training.counting import Memory, arithmetic, without_contents
 from multimdm.training.outline import Outline
-from multimdm.training.parts import Parts
 from multimdm.training.settings import TrainSettings
+from multimdm.training.step_plan import Parts
 
 
 @dataclass(frozen=True)

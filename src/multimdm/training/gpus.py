@@ -1,6 +1,13 @@
-"""GPUs as their makers describe them."""
+"""GPUs as their makers describe them, and how well one is used: arithmetic that training needs over its peak (MFU)."""
 
 from dataclasses import dataclass
+
+import torch
+
+from multimdm.models import Backbone
+
+_ONCE = "adaLN_modulation"
+"""Weights that see the time of a sequence, once, and not its tokens."""
 
 
 @dataclass(frozen=True)
@@ -28,3 +35,29 @@ def known_gpu(name: str) -> Gpu | None:
     """The GPU that a driver calls by this name ("NVIDIA H100 80GB HBM3"); None if it is none of ours."""
     plain = name.lower().replace(" ", "")
     return next((gpu for kind, gpu in GPUS.items() if kind in plain), None)
+
+
+def flops_per_token(network: Backbone, length: int, asked: float, teacher: bool = False) -> float:
+    """Products and sums per token of a text, forward and backward; what is computed again does not count.
+
+    A weight of the blocks takes 2 in the forward pass, 2 for the gradient of what came in and, if it is trained, 2 for
+    its own; attention takes 4 L d forward and twice that backward. The head runs at the share `asked` of the positions.
+    A teacher adds a forward pass.
+    """
+    named = [pair for block in network.blocks for pair in block.named_parameters()]
+    inside = [x for name, x in named if not name.startswith(_ONCE)]
+    weights, trained = sum(x.numel() for x in inside), sum(x.numel() for x in inside if x.requires_grad)
+    d = network.config.hidden_dim
+    head = network.config.vocab_size * d * asked
+    attention = len(network.blocks) * length * d
+    forward = 2 * weights + 2 * head + 4 * attention
+    backward = 2 * weights + 2 * trained + 4 * head + 8 * attention
+    return forward + backward + (forward if teacher else 0)
+
+
+def utilisation(flops: float, seconds: float, device: torch.device) -> float | None:
+    """The share of this GPU's peak, in bfloat16; None where the peak is not known."""
+    if device.type != "cuda":
+        return None
+    gpu = known_gpu(torch.cuda.get_device_name(device))
+    return None if gpu is None else flops / (seconds * gpu.flops)

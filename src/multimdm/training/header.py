@@ -3,7 +3,7 @@
 from multimdm.pipeline import Model
 from multimdm.pipeline.description import kind_of, size_of
 from multimdm.training.engine import Engine
-from multimdm.training.settings import TrainingRecipe
+from multimdm.training.schema import TrainingRecipe
 from multimdm.training.sources import PreparedSource, Source, TalesSource
 
 

@@ -1,32 +1,31 @@
-"""A job without its weights: what a recipe would build, for who wants to know what it takes."""
+"""A job without its weights: what a recipe would build (`networks.py`), for who wants to know what it takes."""
 
 import copy
 from dataclasses import dataclass
 
 import torch
 
-from multimdm.data.json_files import read_json
-from multimdm.models import Backbone, DiT, DiTConfig, LLaDA
-from multimdm.models.expand import expand_masks, gate_time, look_both_ways, show_noise, with_dropout
-from multimdm.models.llada_adapter import Adapter
-from multimdm.models.llada_masks import expand_llada
-from multimdm.models.lora import attach
+from multimdm._checks import require
+from multimdm._files import read_json
+from multimdm.models import Backbone, DiT, DiTConfig, LLaDA, with_dropout
 from multimdm.objectives import Coupled, Distillation, Elbo, Objective
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import base_model_config, is_adapter, is_llada
 from multimdm.pipeline.settings import build_process, parse
 from multimdm.process import AnyProcess, MultiMask, Process, Schedule
-from multimdm.process.checks import require
-from multimdm.training.building import distillation_of, dit_config, objective_of, process_of, settled
-from multimdm.training.llada_jobs import llada_config, mask_rows
-from multimdm.training.settings import (
-    AdaptRecipe,
-    CoupleRecipe,
-    DistillRecipe,
-    PretrainRecipe,
-    ProcessChoice,
-    TrainingRecipe,
+from multimdm.training.building import distillation_of, objective_of, settled
+from multimdm.training.networks import (
+    adapted_dit,
+    adapted_llada,
+    adapter_of,
+    coupled,
+    llada_mask_rows,
+    new_dit,
+    new_llada,
 )
+from multimdm.training.processes import process_of
+from multimdm.training.schema import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
+from multimdm.training.settings import ProcessChoice
 
 
 @dataclass(frozen=True)
@@ -89,27 +88,24 @@ def outline(recipe: TrainingRecipe, texts: Texts, start: Start | None) -> Outlin
 
 def _pretrained(recipe: PretrainRecipe, texts: Texts) -> Outline:
     if recipe.network.architecture == "llada":
-        num_masks = recipe.process.num_masks if recipe.system == "multimdm" else 1
-        config = llada_config(recipe, num_masks, texts.vocab_size, texts.length)
-        process = _masks(recipe.process, num_masks, config.vocab_size)
-        return Outline(LLaDA(config, device="meta"), process, objective_of(recipe, process, 0), None, texts)
-    process = process_of(recipe, texts.vocab_size, lambda M: _masks(recipe.process, M, texts.vocab_size))
-    config = dit_config(recipe, process, texts.vocab_size, texts.length)
-    return Outline(_on_meta(config), process, objective_of(recipe, process, texts.vocab_size), None, texts)
+        network = new_llada(recipe, texts.vocab_size, texts.length, device="meta")
+        process = _masks(recipe.process, network.config.num_masks, network.config.vocab_size)
+    else:
+        process = process_of(recipe, texts.vocab_size, lambda M: _masks(recipe.process, M, texts.vocab_size))
+        network = new_dit(recipe, process, texts.vocab_size, texts.length, device="meta")
+    return Outline(network, process, objective_of(recipe, process, texts.vocab_size), None, texts)
 
 
 def _adapted(recipe: AdaptRecipe, texts: Texts, start: Start) -> Outline:
-    M, network = recipe.process.num_masks, start.network
+    network = start.network
+    process = _masks(recipe.process, recipe.process.num_masks, network.config.vocab_size)
     if isinstance(network, LLaDA):
-        rows = mask_rows(network.config, recipe, texts.vocab_size)
-        adapter = Adapter(recipe.lora.rank, recipe.lora.alpha, recipe.lora.dropout, base="", base_digest="")
+        rows = llada_mask_rows(network.config, recipe, texts.vocab_size)
         if recipe.lora.precision == "bfloat16":
             network = network.to(torch.bfloat16)
-        network = attach(expand_llada(network, rows), adapter)
+        network = adapted_llada(recipe, network, process, rows, adapter_of(recipe))
     else:
-        network = expand_masks(network, M) if network.config.num_masks == 1 else network
-        network = _conditioned(network, recipe.conditioning, recipe.dropout)
-    process = _masks(recipe.process, M, network.config.vocab_size)
+        network = adapted_dit(recipe, network, process)
     return Outline(network, process, Elbo(process, recipe.identification), None, texts)
 
 
@@ -124,23 +120,10 @@ def _distilled(recipe: DistillRecipe, texts: Texts, start: Start) -> Outline:
 
 
 def _coupled(recipe: CoupleRecipe, texts: Texts, start: Start) -> Outline:
-    network = start.network
-    M = network.config.num_masks
-    if isinstance(network, DiT):
-        network = look_both_ways(network) if network.config.causal else network
-        if M == 1 and recipe.process is not None:
-            M = recipe.process.num_masks
-            network = expand_masks(network, M)
-        network = show_noise(network) if recipe.noise_shown else network
-        network = _conditioned(network, recipe.conditioning, recipe.dropout)
-    process = _masks(recipe.process or ProcessChoice(), M, network.config.vocab_size).tied(recipe.noise_shown)
+    network = coupled(recipe, start.network)
+    masks = _masks(recipe.process or ProcessChoice(), network.config.num_masks, network.config.vocab_size)
+    process = masks.tied(recipe.noise_shown)
     return Outline(network, process, Coupled(process, recipe.shares, recipe.weight), None, texts)
-
-
-def _conditioned(network: DiT, conditioning: str, dropout: float | None) -> DiT:
-    if conditioning == "sigma" or conditioning == "time":
-        network = gate_time(network, conditioning)
-    return network if dropout is None else with_dropout(network, dropout)
 
 
 def _masks(choice: ProcessChoice, num_masks: int, vocab_size: int) -> MultiMask:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from multimdm.data.inert import inert
+from multimdm._inert import inert
 from multimdm.pipeline.ranks import speaks
 from multimdm.training.display import FEW, SECONDS_BETWEEN_LINES, clock, one_line
 

@@ -1,13 +1,41 @@
-"""The process that a recipe asks for."""
+"""The process that a recipe asks for: a new one, or with the masks of a checkpoint that is continued."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from multimdm.process import Hybrid, MultiMask, Schedule, clustered, frequency_balanced, modulo, random_balanced
-from multimdm.process.checks import require
-from multimdm.training.seeds import derive
+from multimdm._checks import require
+from multimdm.pipeline import Model
+from multimdm.process import (
+    AnyProcess,
+    Hybrid,
+    MultiMask,
+    Schedule,
+    Uniform,
+    clustered,
+    frequency_balanced,
+    modulo,
+    random_balanced,
+)
+from multimdm.training.schema import AdaptRecipe, PretrainRecipe
 from multimdm.training.settings import ProcessChoice
 from multimdm.training.sources import Source
+from multimdm.training.step_plan import derive
+
+
+def process_of(recipe: PretrainRecipe, vocab_size: int, masks: Callable[[int], MultiMask]) -> AnyProcess | None:
+    """The process of a system; `masks` makes that of so many masks."""
+    if recipe.system == "ar":
+        return None
+    if recipe.system == "duo":
+        return Uniform(vocab_size, Schedule(recipe.process.rho, recipe.process.alpha))
+    if recipe.system == "candi":
+        # CANDI's, with as few Gaussians per position as a network of this width takes.
+        width = recipe.network.shape["hidden_dim"]
+        schedule = Schedule(kind=recipe.process.alpha)
+        return Hybrid(vocab_size, schedule, recipe.process.ranks, min(vocab_size, width))
+    return masks(recipe.process.num_masks if recipe.system == "multimdm" else 1)
 
 
 def multi_mask(
@@ -22,11 +50,6 @@ def multi_mask(
     V = source.tokenizer.vocab_size if vocab_size is None else vocab_size
     assignment = _assignment(choice, num_masks, source, seed, V, embeddings)
     return MultiMask(V, num_masks, Schedule(choice.rho, choice.alpha), assignment, readout=choice.readout)
-
-
-def hybrid(choice: ProcessChoice, vocab_size: int, width: int) -> Hybrid:
-    """CANDI's, with as few Gaussians per position as a network of this width takes."""
-    return Hybrid(vocab_size, Schedule(kind=choice.alpha), choice.ranks, min(vocab_size, width))
 
 
 def _assignment(
@@ -46,3 +69,42 @@ def _assignment(
         counts = source.counts().double()
         return frequency_balanced(torch.nn.functional.pad(counts, (0, V - len(counts))), num_masks)
     return modulo(V, num_masks)
+
+
+def same_masks(choice: ProcessChoice, init: str, seed: int, start: Model, source: Source) -> MultiMask:
+    """Those of init, with the schedule that is asked for: the paths are new. Other masks are refused."""
+    process = start.process
+    assert isinstance(process, MultiMask)
+    same, made = choice.num_masks == process.num_masks, _assignment_by(start)
+    if same and made is not None:
+        same = choice.assignment == made
+    elif same and choice.assignment != "clustered":  # what clusters were before training cannot be found again
+        asked = multi_mask(choice, choice.num_masks, source, seed, process.vocab_size)
+        same = torch.equal(asked.assignment, process.assignment)
+    require(
+        same,
+        f"process must have the masks of init, or be left out; {init} has {process!r}, the recipe asks for "
+        f"{choice.num_masks} masks, assignment {choice.assignment}",
+    )
+    schedule = Schedule(choice.rho, choice.alpha)
+    return MultiMask(process.vocab_size, process.num_masks, schedule, process.assignment, readout=process.readout)
+
+
+def check_continued(recipe: AdaptRecipe, process: MultiMask) -> None:
+    """What an init that has its masks already leaves to be asked for."""
+    require(
+        recipe.process.readout == process.readout,
+        f"process.readout must be that of init, which its predictions were learnt for: {recipe.init} has "
+        f"{process.readout}, the recipe asks for {recipe.process.readout}",
+    )
+    require(
+        recipe.mask_rows == "copies",
+        f"mask_rows must be left out: {recipe.init} has its {process.num_masks} masks already; got {recipe.mask_rows}",
+    )
+
+
+def _assignment_by(model: Model) -> str | None:
+    """How its masks were assigned, as far as its lineage tells."""
+    choices = [step.get("recipe", {}).get("process") or {} for step in model.lineage]
+    names = [choice["assignment"] for choice in choices if choice.get("num_masks", 1) > 1 and "assignment" in choice]
+    return names[-1] if names else None

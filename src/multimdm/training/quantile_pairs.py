@@ -18,9 +18,9 @@ from multimdm.evaluation.teachers.base import cells_of_text
 from multimdm.process import MultiMask, Streams
 from multimdm.process.quantile import Cells, Order, buckets, numbers
 from multimdm.training.engine import Engine
-from multimdm.training.seeds import derive
 from multimdm.training.settings import QuantileSettings
 from multimdm.training.sources import PreparedSource, Source
+from multimdm.training.step_plan import derive
 from multimdm.training.stored_cells import StoredCells
 
 _BLOCK = 256
@@ -164,6 +164,10 @@ class WrittenPairs:
         return text // (self._quantiles.settings.size * self._quantiles.settings.reuse)
 
 
+Pairs = QuantilePairs | WrittenPairs
+"""Training texts with their noise, made ahead of the steps that use them."""
+
+
 def masks_of(u: Float64[Tensor, "B L"], process: MultiMask) -> Int64[Tensor, "B L"]:
     """x_1: the masks of the buckets that the numbers lie in."""
     return process.vocab_size + buckets(u, process.num_masks)
@@ -177,7 +181,7 @@ def quantile_pairs(
     seed: int,
     say: Say,
     asked: Callable[[], bool] = lambda: False,
-) -> QuantilePairs | WrittenPairs:
+) -> Pairs:
     """What the settings ask for, on the device of the run. `asked` tells whether the run is to stop."""
     quantiles.teacher.to(engine.device)
     if quantiles.settings.texts == "teacher":

@@ -1,4 +1,4 @@
-"""Recipe files: found by path or by name, read strictly, with errors that name the key and the nearest right one."""
+"""Recipe files: read strictly, with errors that name the key and the nearest right one."""
 
 import json
 import re
@@ -11,9 +11,9 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
-import multimdm
-from multimdm.data.inert import inert, shown
-from multimdm.data.json_files import check_plain, read_text
+from multimdm._files import check_plain, read_text
+from multimdm._inert import inert, shown
+from multimdm.training.schema import RECIPES, TrainingRecipe
 
 Recipe = TypeVar("Recipe")
 _MOST_BYTES, _MOST_VALUES = 2**20, 10_000
@@ -29,40 +29,6 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
-
-
-def recipe_directories() -> tuple[Path, ...]:
-    """Where recipes that come with the package are: in an installed package, or in a checkout."""
-    package = Path(multimdm.__file__).parent
-    return package / "recipes", package.parents[1] / "recipes"
-
-
-def find_recipe(name: str) -> Path:
-    """The file of this path, or of this name among the recipes that come with the package."""
-    return find_file(name, "recipe")
-
-
-def shipped(folder: str = ".") -> dict[str, Path]:
-    """Name -> file, of what comes with the package in a folder of its recipes."""
-    found: dict[str, Path] = {}
-    for directory in recipe_directories():
-        found |= {file.stem: file for file in sorted((directory / folder).glob("*.yaml"))}
-    return found
-
-
-def find_file(name: str, what: str, folder: str = ".") -> Path:
-    """The file of this path, or of this name among those that come with the package in a folder of its recipes."""
-    path = Path(name)
-    if path.is_file():
-        return path
-    if path.is_dir():
-        raise ValueError(f"{path} is a directory; give a {what} file, or the name of a {what}")
-    known = shipped(folder)
-    if path.stem in known and len(path.parts) == 1:
-        return known[path.stem]
-    near = get_close_matches(path.stem, known, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"those that come with the package: {', '.join(known)}"
-    raise ValueError(f"there is no {what} file '{name}'; {hint}")
 
 
 def read_recipe(path: Path, kind: type[Recipe]) -> Recipe:
@@ -89,7 +55,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_recipe(data: dict[str, Any], kind: type[Recipe], where: str) -> Recipe:
-    """The recipe that plain data describe; an error names the key, its value and where it was read."""
+    """The recipe that plain data describe; an error names the key, its value and where it was read.
+
+    A recipe of training may name its command, which must then be that of its kind.
+    """
+    if issubclass(kind, TrainingRecipe):
+        named = command_named(data, where)
+        if named not in (None, kind.command):
+            raise ValueError(f"{where}: this is a recipe of {named}, not of {kind.command}")
+        data = {key: value for key, value in data.items() if key != "command"}
     _check_keys(data, kind, where, ())
     try:
         text = json.dumps(data)
@@ -99,6 +73,14 @@ def parse_recipe(data: dict[str, Any], kind: type[Recipe], where: str) -> Recipe
         return TypeAdapter(kind).validate_json(text)  # as JSON, where a list may be a tuple
     except ValidationError as error:
         raise ValueError(explain(error, where)) from None
+
+
+def command_named(data: dict[str, Any], where: str) -> str | None:
+    """The command that a recipe says it is for; None if it does not say."""
+    named = data.get("command")
+    if "command" in data and named not in RECIPES:
+        raise ValueError(f"{where}: command must be one of {', '.join(RECIPES)}; got {shown(named)}")
+    return named
 
 
 def set_key(data: dict[str, Any], key: str, value: Any) -> None:

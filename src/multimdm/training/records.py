@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from multimdm.data.directories import write_text
-from multimdm.data.inert import inert
+from multimdm._files import write_text
+from multimdm._inert import inert
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.training.settings import LogSettings
 

@@ -7,7 +7,7 @@ from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.pipeline.hub import local_directory
 from multimdm.training.checkpoints import Checkpoint, Checkpoints, open_checkpoint
 from multimdm.training.recipes import dump_recipe, parse_recipe
-from multimdm.training.settings import TrainingRecipe
+from multimdm.training.schema import TrainingRecipe
 
 Resume = str
 """`auto`: the newest whole checkpoint of the run's directory, if there is one. `never`: begin anew, where there are no

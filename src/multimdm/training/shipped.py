@@ -1,41 +1,57 @@
-"""The recipes that come with the package: which command each is for, and what its file says it is."""
+"""The recipes that come with the package, in a folder for each command: found by name, with a word on each."""
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
-from multimdm.training.recipes import parse_recipe, read_yaml, shipped
-from multimdm.training.settings import AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
+import multimdm
+from multimdm.training.schema import RECIPES
 
-RECIPES: dict[str, type[TrainingRecipe]] = {
-    "pretrain": PretrainRecipe,
-    "adapt": AdaptRecipe,
-    "couple": CoupleRecipe,
-    "distill": DistillRecipe,
-}
-"""What the training commands take."""
 _SENTENCE = re.compile(r"(?<!App)\.(?= [A-Z0-9]|$)")
 
 
-def command_of(data: dict[str, Any]) -> str | None:
-    """The command that these keys and values are a recipe of; None if there is none."""
-    for command, kind in RECIPES.items():
-        try:
-            parse_recipe(data, kind, command)
-        except ValueError:
-            continue
-        return command
-    return None
+def recipe_directories() -> tuple[Path, ...]:
+    """Where recipes that come with the package are: in an installed package, or in a checkout."""
+    package = Path(multimdm.__file__).parent
+    return package / "recipes", package.parents[1] / "recipes"
+
+
+def shipped(*folders: str) -> dict[str, Path]:
+    """Name -> file, of what is in these folders of recipes; without a folder, in those of all commands."""
+    found: dict[str, Path] = {}
+    for directory in recipe_directories():
+        for folder in folders or RECIPES:
+            found |= {file.stem: file for file in sorted((directory / folder).glob("*.yaml"))}
+    return found
 
 
 def by_command() -> dict[str, dict[str, Path]]:
     """Command -> name -> file."""
-    found: dict[str, dict[str, Path]] = {command: {} for command in RECIPES}
-    for name, path in shipped().items():
-        command = command_of(read_yaml(path))
-        if command is not None:
-            found[command][name] = path
-    return found
+    return {command: shipped(command) for command in RECIPES}
+
+
+def find_recipe(name: str) -> Path:
+    """The file of this path, or of this name among the recipes that come with the package."""
+    return find_file(name, "recipe", *RECIPES)
+
+
+def find_file(name: str, what: str, *folders: str) -> Path:
+    """The file of this path, or of this name among those that come with the package in these folders of recipes.
+
+    recipes/NAME.yaml stands for the name too: so a recipe was called before every command had a folder.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; give a {what} file, or the name of a {what}")
+    known = shipped(*folders)
+    places = [Path(), Path("recipes"), *(Path("recipes", folder) for folder in folders)]
+    if path.stem in known and path.parent in places:
+        return known[path.stem]
+    near = get_close_matches(path.stem, known, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"those that come with the package: {', '.join(known)}"
+    raise ValueError(f"there is no {what} file '{name}'; {hint}")
 
 
 def word_on(path: Path) -> str:

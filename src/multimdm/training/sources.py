@@ -8,14 +8,13 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from multimdm.data.prepared import Example, PreparedData
-from multimdm.data.tales import Tales
-from multimdm.data.tales_tokenizer import tales_tokenizer
+from multimdm.data.tales import Tales, tales_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.evaluation.tales_models import fingerprint_of_tales
 from multimdm.process import Streams
 from multimdm.process.settings import PromptForm
-from multimdm.training.seeds import derive
 from multimdm.training.settings import DataSettings
+from multimdm.training.step_plan import derive
 
 _BLOCK = 1024
 """Stories that are drawn together."""

@@ -1,19 +1,55 @@
-"""The NELBO of a network in training, on a rank's share of the held-out sequences."""
+"""The NELBO of a network in training, on held-out sequences."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from jaxtyping import Float64
 from torch import Tensor
 
 from multimdm.data.prepared import Example
-from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums
+from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums, validation_times
 from multimdm.evaluation.one_step import one_step_sums
 from multimdm.evaluation.teachers.base import cells_of_text
 from multimdm.process import AnyProcess, MultiMask, Streams
 from multimdm.training.engine import Engine
+from multimdm.training.job import Job
 from multimdm.training.quantile_pairs import Quantiles
-from multimdm.training.seeds import derive
+from multimdm.training.records import loss_key
 from multimdm.training.sources import Source
+from multimdm.training.step_plan import Parts, derive
+
+
+def validation_size(source: Source, most: int, ranks: int) -> int:
+    """How many held-out sequences are used; 0 if there are none."""
+    size = most if source.valid_size is None else min(most, source.valid_size)
+    if 0 < size < ranks:
+        raise ValueError(f"there must be a validation sequence for each of {ranks} ranks; got {size}")
+    return size
+
+
+def validate(engine: Engine, job: Job, parts: Parts, size: int, draws: int) -> Nelbo:
+    """The NELBO of the weights that the network has now, on held-out sequences that are shared out among ranks."""
+    times = validation_times(size, draws, seed=derive(0, "validation times"))
+    process, quantiles = job.model.process, job.quantiles
+    sums = validation_sums(engine, process, job.source, parts.of(size), times, quantiles)
+    result = NelboSums(engine.sum(sums.values)).estimate(process)
+    return replace(result, one_step=quantiles is not None, exact=process is None)
+
+
+def nelbo_record(result: Nelbo, entropy: float | None) -> dict[str, Any]:
+    """What is written down of a validation, beside the exact entropy where it is known."""
+    return {
+        loss_key(result): result.total,
+        "reconstruction": result.reconstruction,
+        "identification": result.identification,
+        "standard_error": result.standard_error,
+        "perplexity": result.perplexity,
+        "bound": result.bound,
+        "one_step": result.one_step,
+        "sequences": result.sequences,
+        **({"entropy": entropy} if entropy is not None else {}),
+    }
 
 
 def validation_sums(

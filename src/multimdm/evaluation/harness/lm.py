@@ -11,6 +11,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
+from multimdm._checks import check_integer, require
 from multimdm.data.chat import render
 from multimdm.evaluation.likelihood import Bound, log_likelihood_bound
 from multimdm.models.arithmetic import Precision
@@ -19,7 +20,6 @@ from multimdm.pipeline.answers import Answering, answer
 from multimdm.pipeline.generation import answers_of, length_of, tokenizer_of
 from multimdm.pipeline.ranks import current, shared, speaks
 from multimdm.process import Process
-from multimdm.process.checks import check_integer, require
 
 NAME = "multimdm"
 _USUAL_LENGTH = 256

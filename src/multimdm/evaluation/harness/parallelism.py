@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from multimdm.process.checks import require
+from multimdm._checks import require
 
 PENALTY = 3.0
 """alpha of d3LLM: how much a loss of accuracy counts."""

@@ -12,6 +12,7 @@ from typing import Any
 from lm_eval.evaluator import simple_evaluate
 from lm_eval.tasks import TaskManager
 
+from multimdm._checks import require
 from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.harness.benchmarks import BENCHMARKS, TASKS_DIRECTORY, answer_length, check_files
 from multimdm.evaluation.harness.lm import MultiMDM
@@ -24,7 +25,6 @@ from multimdm.pipeline import Model, load
 from multimdm.pipeline.answers import Answering
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import is_adapter
-from multimdm.process.checks import require
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
+from multimdm._checks import require
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.evaluation.judges.base import Scores
 from multimdm.evaluation.judges.end_of_text import counted, pieces
@@ -12,7 +13,6 @@ from multimdm.evaluation.progress import Progress, ignore
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
 from multimdm.pipeline.ranks import shared
-from multimdm.process.checks import require
 from multimdm.process.precision import widened
 
 _TOGETHER = 32

@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.evaluation.teachers.base import from_left_to_right
 from multimdm.models import DiT
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
-from multimdm.process.checks import require
 from multimdm.process.quantile import Cells, Order, cells, token_at
 
 _TOGETHER = 64

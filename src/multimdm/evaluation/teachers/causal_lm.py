@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.evaluation.language_models import LanguageModel
 from multimdm.objectives.next_token import shift_right
-from multimdm.process.checks import require
 from multimdm.process.quantile import Cells, Order, cells, token_at
 
 _TOKENS = 512

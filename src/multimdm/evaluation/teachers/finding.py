@@ -2,6 +2,7 @@
 
 import torch
 
+from multimdm._checks import require
 from multimdm.data.tales import Tales
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.evaluation.language_models import find_language_model
@@ -10,7 +11,6 @@ from multimdm.evaluation.teachers.base import QuantileTeacher
 from multimdm.evaluation.teachers.causal_lm import CausalLMTeacher
 from multimdm.evaluation.teachers.exact import TalesTeacher
 from multimdm.pipeline import Model
-from multimdm.process.checks import require
 
 _TALES = "tales"
 

@@ -1,0 +1,77 @@
+"""What a run of training is given: a model, its objective, texts, and all else that they take."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn import functional as F
+
+from multimdm._checks import require
+from multimdm.models import Backbone
+from multimdm.objectives import Consistency, Context, ContextSettings, Distillation, Elbo, NextToken, Objective, Sdtt
+from multimdm.pipeline import Model
+from multimdm.process import MultiMask
+from multimdm.samplers.advice import SamplingAdvice
+from multimdm.training.quantile_pairs import Quantiles
+from multimdm.training.schema import TrainingRecipe
+from multimdm.training.sources import Source
+
+_SUITED = (Elbo, NextToken, Consistency, Sdtt)
+"""Objectives that leave prompts as they are and do not ask for them."""
+
+
+@dataclass
+class Job:
+    """A model to train and all that it takes."""
+
+    name: str
+    command: str
+    """What it is called in the lineage of the model: pretrain, adapt, couple, distill."""
+    model: Model
+    objective: Objective | Distillation
+    source: Source
+    recipe: TrainingRecipe
+    teacher: Backbone | None = None
+    """Of a distillation: the first teacher."""
+    quantiles: Quantiles | None = None
+    """If the noise is to hold the numbers that draw the texts."""
+
+    def __post_init__(self) -> None:
+        self.model = _told_of_prompts(self.model, self.objective, self.source)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal texts, and noise that is tied to them in the same way."""
+        teacher = "" if self.quantiles is None else f", teacher {self.quantiles.teacher.fingerprint}"
+        return f"{self.source.fingerprint}{teacher}"
+
+
+def _told_of_prompts(model: Model, objective: Objective | Distillation, source: Source) -> Model:
+    """The model as it will be, told how its prompts are written if the source has any."""
+    if source.prompts is None:
+        return model
+    process = model.process
+    require(
+        isinstance(objective, _SUITED) and not (isinstance(process, MultiMask) and process.tied_noise),
+        "data of --layout pairs are for masked, multi-mask and autoregressive models and for duo without its "
+        f"relaxation; this job trains {type(objective).__name__} on {process!r}",
+    )
+    return replace(model, advice=replace(model.advice or SamplingAdvice(), prompts=source.prompts))
+
+
+def context_of(settings: ContextSettings, source: Source, vocab_size: int) -> Context | None:
+    """The mistakes that a recipe asks for in contexts, made of tokens of the data.
+
+    These come first in the vocabulary of the process, which may have more.
+    """
+    if settings.by == "none":
+        return None
+    if settings.by == "own":
+        return Context(settings)
+    tokenizer = source.tokenizer
+    if settings.by == "marginal":
+        law = source.counts().double()
+    else:
+        law = torch.ones(tokenizer.vocab_size, dtype=torch.float64)
+        if tokenizer.mask_id is not None:  # a mask inside the vocabulary (BERT's) is no token of any text
+            law[tokenizer.mask_id] = 0.0
+    return Context(settings, F.pad(law, (0, vocab_size - len(law))))
