@@ -71,7 +71,15 @@ def test_only_json_is_read(live):
 
 
 def test_other_names_for_this_machine_are_refused(live):
-    for name in ("evil.example", f"localhost.evil.example:{live.port}", "[::1", ""):
+    for name in (
+        "evil.example",
+        f"localhost.evil.example:{live.port}",
+        "[::1",
+        "[::1x",
+        "localhost:x",
+        "localhost]",
+        "",
+    ):
         reply = live.send("GET", "/v1/models", headers={"Host": name})
         assert reply.status == 400
     assert "address it as one of 127.0.0.1, ::1, localhost" in reply.message
