@@ -166,8 +166,8 @@ def load_test(port: int, clients: int, seconds: float) -> Round:
 
 def rows_per_call(port: int) -> float:
     """How many sequences shared a network call, on average."""
-    found = dict(re.findall(r"^multimdm_network_(calls|rows)_total (\d+)$", get(port, "/metrics"), re.MULTILINE))
-    return int(found["rows"]) / max(1, int(found["calls"]))
+    found = dict(re.findall(r"^multimdm_network_(calls|rows)_total (\S+)$", get(port, "/metrics"), re.MULTILINE))
+    return float(found["rows"]) / max(1.0, float(found["calls"]))
 
 
 def main() -> int:

@@ -84,6 +84,14 @@ def test_revisions_are_for_names(tmp_path):
         multimdm.load(tmp_path / "here", revision="main")
 
 
+def test_a_run_without_a_model_yet(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(
+        ValueError, match="run is a run that has not ended and has no model yet; the same command goes on"
+    ):
+        multimdm.load(tmp_path / "run")
+
+
 def test_private_repositories_need_the_token(hub: StandIn, monkeypatch, tmp_path):
     tales_model().push_to_hub("org/name", private=True)
     assert hub.repositories["org/name"].private

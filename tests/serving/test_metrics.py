@@ -14,6 +14,10 @@ from support.tiny_models import tales_model
 SECONDS = "multimdm_answer_seconds"
 
 
+def shown(metrics: Metrics) -> str:
+    return metrics.render().decode()
+
+
 def value(text: str, name: str, family: str | None = None, **labels: str) -> float:
     return read_exposition(text)[family or name].samples[name, frozenset(labels.items())]
 
@@ -38,7 +42,7 @@ def test_the_reader_is_strict(broken):
 
 
 def test_a_new_server():
-    families = read_exposition(Metrics().render())
+    families = read_exposition(shown(Metrics()))
     assert families["multimdm_tokens_total"].samples == {("multimdm_tokens_total", frozenset()): 0}
     # Without labels now and with labels later would be two different series.
     assert families["multimdm_requests_total"].samples == {}
@@ -48,25 +52,39 @@ def test_a_new_server():
     }
 
 
-@given(st.dictionaries(st.sampled_from(["path", "status"]), st.text(), min_size=1))
+@given(st.fixed_dictionaries({"model": st.text(), "parameters": st.text()}))
 def test_labels_hold_any_text(labels):
     metrics = Metrics()
-    metrics.add("multimdm_requests_total", 3, **labels)
-    assert value(metrics.render(), "multimdm_requests_total", **labels) == 3
+    metrics.info("some", "What is served.", [labels])
+    assert value(shown(metrics), "some", **labels) == 1
+
+
+def test_answers_are_counted_by_path_and_status():
+    metrics = Metrics()
+    for status in (200, 200, 404):
+        metrics.add_answer("/v1/models", status)
+    assert value(shown(metrics), "multimdm_requests_total", path="/v1/models", status="200") == 2
+    assert metrics.value("multimdm_requests_total") == 3
+
+
+def test_servers_of_one_process_count_apart():
+    first, second = Metrics(), Metrics()
+    first.add("multimdm_tokens_total", 7)
+    assert (first.value("multimdm_tokens_total"), second.value("multimdm_tokens_total")) == (7, 0)
 
 
 @given(st.text())
 def test_help_holds_any_text(text):
     metrics = Metrics()
-    metrics.gauges["some"] = (text, lambda: 2)
-    assert value(metrics.render(), "some") == 2
+    metrics.gauge("some", text, lambda: 2)
+    assert value(shown(metrics), "some") == 2
 
 
 def test_the_histogram_is_cumulative():
     metrics = Metrics()
     for seconds in (0.005, 0.01, 0.3, 100.0):
         metrics.observe_seconds(seconds)
-    text = metrics.render()
+    text = shown(metrics)
     counts = [value(text, f"{SECONDS}_bucket", SECONDS, le=le) for le in ("0.01", "0.25", "0.5", "30.0", "+Inf")]
     assert counts == [2, 2, 3, 3, 4]
     assert value(text, f"{SECONDS}_count", SECONDS) == 4
@@ -80,8 +98,8 @@ def test_sums_do_not_stand_still():
     metrics.observe_seconds(0.25)
     metrics.add("multimdm_tokens_total", 10**15)
     metrics.add("multimdm_tokens_total", 1)
-    assert value(metrics.render(), f"{SECONDS}_sum", SECONDS) == 1e6 + 0.25
-    assert value(metrics.render(), "multimdm_tokens_total") == 10**15 + 1
+    assert value(shown(metrics), f"{SECONDS}_sum", SECONDS) == 1e6 + 0.25
+    assert value(shown(metrics), "multimdm_tokens_total") == 10**15 + 1
 
 
 def test_a_server_shows_it():

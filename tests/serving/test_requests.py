@@ -63,6 +63,34 @@ def test_lone_surrogates(live):
         assert live.send("POST", "/v1/completions", body).status in (400, 404)
 
 
+HOSTILE = "\x1b[31m<script>\u202e\0"
+
+
+@pytest.mark.parametrize("change", [{"model": HOSTILE}, {HOSTILE: 1}, {"sampler": HOSTILE}, {"prompt": HOSTILE}])
+def test_what_a_request_held_is_inert_in_its_error(live, change):
+    """Clients print errors on terminals."""
+    error = live.post("/v1/completions", {"prompt": "Lily", **change}).data["error"]
+    assert r"\x1b[31m<script>\u202e\x00" in error["message"]
+    assert not any(sign in f"{error['message']}{error['param']}" for sign in "\x1b\u202e\0")
+
+
+@pytest.mark.parametrize("change", [{"model": "m" * 100_000}, {"m" * 100_000: 1}, {"prompt": "m" * 100_000}])
+def test_errors_are_short(live, change):
+    reply = live.post("/v1/completions", {"prompt": "Lily", **change})
+    assert reply.status in (400, 404)
+    assert len(reply.body) < 2000
+
+
+def test_the_remedy_survives_a_long_name(live):
+    assert live.post("/v1/completions", {"model": "m" * 100_000}).message.endswith("there are many, one")
+
+
+def test_other_methods(live):
+    reply = live.send("GET", "/v1/completions")
+    assert reply.status == 405
+    assert reply.message == "/v1/completions takes POST; got GET"
+
+
 def test_only_json_is_read(live):
     """A form or plain text, which pages of other sites can send without leave, does nothing."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
@@ -71,7 +99,15 @@ def test_only_json_is_read(live):
 
 
 def test_other_names_for_this_machine_are_refused(live):
-    for name in ("evil.example", f"localhost.evil.example:{live.port}", "[::1", ""):
+    for name in (
+        "evil.example",
+        f"localhost.evil.example:{live.port}",
+        "[::1",
+        "[::1x",
+        "localhost:x",
+        "localhost]",
+        "",
+    ):
         reply = live.send("GET", "/v1/models", headers={"Host": name})
         assert reply.status == 400
     assert "address it as one of 127.0.0.1, ::1, localhost" in reply.message

@@ -3,7 +3,7 @@
 import torch
 
 from multimdm.data import Tales
-from multimdm.serving.start_page import start_page
+from multimdm.serving.cards import start_page
 from support.tiny_models import TALES, tales_model, word_model, word_tokenizer
 
 

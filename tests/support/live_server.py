@@ -32,14 +32,14 @@ class Live(NamedTuple):
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def running(self) -> int:
+    def running(self) -> float:
         """Sequences under way."""
-        return self.service.metrics.gauges["multimdm_running_sequences"][1]()
+        return self.service.metrics.value("multimdm_running_sequences")
 
     @property
-    def waiting(self) -> int:
+    def waiting(self) -> float:
         """Requests in the queue."""
-        return self.service.metrics.gauges["multimdm_queue_requests"][1]()
+        return self.service.metrics.value("multimdm_queue_requests")
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> "Reply":
         """One request; a body that is not bytes is sent as JSON."""

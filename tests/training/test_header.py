@@ -7,6 +7,7 @@ import pytest
 from multimdm.cli.main import main
 from multimdm.training import building
 from multimdm.training.display import Display
+from multimdm.training.header import number_of
 from multimdm.training.loop import train
 from support.runs import tiny_job, write_recipe
 
@@ -38,6 +39,10 @@ def test_epochs_and_what_is_not_validated(held_out, tmp_path, capsys):
     assert found is not None
     assert found.group(2) == f"30 steps of 8 are 240 texts, 7,680 tokens, {240 / size:.3g} epochs"
     assert (f"nothing will be validated: {data} has no held-out text" in printed) is not held_out
+
+
+def test_large_numbers_of_epochs_are_written_out():
+    assert [number_of(value) for value in (0.0123, 2.5, 999.4, 5000.0)] == ["0.0123", "2.5", "999", "5,000"]
 
 
 def test_the_time_left_is_told_after_a_few_steps(capsys, monkeypatch):

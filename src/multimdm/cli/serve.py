@@ -72,6 +72,7 @@ def main(arguments: Sequence[str]) -> None:
     key = options.api_key
     try:
         import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise ValueError(f"serving needs {error.name}: install it with pip install 'multimdm[serve]'") from None

@@ -1,14 +1,5 @@
 """Text as the models see it: tokenizers, packed corpora, and Tales."""
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from multimdm.lazy import on_demand
-
-if TYPE_CHECKING:
-    from multimdm.data.prepared import PreparedData
-    from multimdm.data.tales import Tales
-    from multimdm.data.tokenizer import Tokenizer
-
-__all__ = ["PreparedData", "Tales", "Tokenizer"]
-
-__getattr__ = on_demand(__name__, {"PreparedData": "prepared", "Tales": "tales", "Tokenizer": "tokenizer"})
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

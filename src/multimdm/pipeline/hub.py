@@ -91,6 +91,10 @@ def _checked(directory: Path) -> Path:
     """
     if not directory.is_dir():
         return directory
+    if not _is_checkpoint(directory) and (directory / "checkpoints").is_dir():
+        raise ValueError(
+            f"{directory} is a run that has not ended and has no model yet; the same command goes on with it"
+        )
     real = directory.resolve()
     homes = (real, real.parent.parent / "blobs") if real.parent.name == "snapshots" else (real,)
     for entry in directory.iterdir():

@@ -49,10 +49,10 @@ def create_app(
     """
     limits, metrics = limits or Limits(), Metrics()
     service = Service(offers, limits, metrics, Engine(limits, metrics))
-    metrics.tell("multimdm_build_info", "The version that runs.", version=multimdm.__version__)
-    for offer in offers.values():
-        parameters = str(offer.card["network"]["parameters"])
-        metrics.tell("multimdm_model_info", "What is served.", model=offer.name, parameters=parameters)
+    metrics.info("multimdm_build_info", "The version that runs.", [{"version": multimdm.__version__}])
+    sizes = {offer.name: str(offer.card["network"]["parameters"]) for offer in offers.values()}
+    models = [{"model": name, "parameters": size} for name, size in sizes.items()]
+    metrics.info("multimdm_model_info", "What is served.", models)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""What `multimdm info` and `multimdm card` know of a model, as fields of /v1/models.
+"""What /v1/models tells of a model: its card, as `multimdm info` knows it, and what the playground begins with.
 
 Clients elsewhere read it, so nothing in it tells where files lie on the machine that trained or serves the model: of
 a path only the last part is named, and recipes are not sent whole.
@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from multimdm._inert import inert
+from multimdm.builtin import builtin_names
+from multimdm.data.tales_words import DEFAULT
+from multimdm.evaluation.tales_models import speaks_tales
 from multimdm.models import DiT
 from multimdm.pipeline import Model
 from multimdm.pipeline.description import kind_of
@@ -15,6 +18,15 @@ from multimdm.process import MultiMask
 
 _LONGEST = 200
 """Characters of a name; checkpoints of strangers may hold anything."""
+_PROMPTS = (
+    "Lily raced to the harbor",
+    "One foggy morning Felix",
+    "Nora and her aunt visited the museum. She found an ancient",
+)
+"""Beginnings of stories, of words that Tales has."""
+
+_KINDS = {"names": "hero", "places": "place", "things": "object", "animals": "animal"}
+"""What a reader calls it -> the variable of the grammar."""
 
 
 def card_of(model: Model) -> dict[str, Any]:
@@ -28,6 +40,23 @@ def card_of(model: Model) -> dict[str, Any]:
         "lineage": [_step(step) for step in model.lineage],
         "advice": {name: value for name, value in advice.items() if value is not None},
     }
+
+
+def start_page(name: str, model: Model) -> dict[str, Any]:
+    """Fields of /v1/models: what it knows, what may be asked, and whether it begins by itself.
+
+    Only models that come with the package begin by themselves: they answer at once on any machine.
+    """
+    if not speaks_tales(model):
+        return {"knows": None, "examples": [], "at_once": False}
+    assert model.tokenizer is not None
+    sizes = {what: len(DEFAULT.variables[variable].phrases) for what, variable in _KINDS.items()}
+    kinds = ", ".join(f"{size} {what}" for what, size in sizes.items())
+    knows = (
+        f"This model has read short stories of {model.tokenizer.vocab_size} words, and knows no others: {kinds}, and "
+        "what happens between them."
+    )
+    return {"knows": knows, "examples": list(_PROMPTS), "at_once": name in builtin_names()}
 
 
 def _network(model: Model) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from multimdm.process import MultiMask, Process
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.settings import Order, Sampling
 from multimdm.samplers.steps import orders_of
-from multimdm.serving.cards import card_of
+from multimdm.serving.cards import card_of, start_page
 from multimdm.serving.limits import Limits
-from multimdm.serving.start_page import start_page
 
 USUAL_STEPS = 8
 """Of a model that advises nothing."""

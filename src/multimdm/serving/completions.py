@@ -22,8 +22,8 @@ from multimdm.serving.tickets import Failed, Finished, Stepped, Ticket
 
 
 @dataclass(frozen=True)
-class Wording:
-    """How one of the two kinds of completion names things."""
+class Format:
+    """The fields of an answer, which the two kinds of completion name differently."""
 
     chat: bool
     id: str = field(default_factory=lambda: secrets.token_hex(12))
@@ -73,30 +73,27 @@ def completion_routes(service: Service) -> APIRouter:
     async def completions(body: CompletionRequest, request: Request) -> Response:
         """Continue a text, or fill in what stands before `suffix`."""
         plan = await service.planned(plan_completion, body)
-        return await _respond(service, body, plan, request, Wording(chat=False))
+        return await _respond(service, body, plan, request, Format(chat=False))
 
     @routes.post("/v1/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         """Continue what was said."""
         plan = await service.planned(plan_chat, body)
-        return await _respond(service, body, plan, request, Wording(chat=True))
+        return await _respond(service, body, plan, request, Format(chat=True))
 
     return routes
 
 
-async def _respond(service: Service, body: Answering, plan: Plan, request: Request, wording: Wording) -> Response:
+async def _respond(service: Service, body: Answering, plan: Plan, request: Request, form: Format) -> Response:
     wanted = body.wanted_logprobs
     readings = None if wanted is None else Readings(plan, wanted)
     candidates = 0 if wanted is None else max(1, wanted)
     if body.stream:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         ticket = service.submit(plan, watched=True, candidates=candidates)
-        return stream(_chunks(ticket, wording, usage, readings), over=partial(service.engine.cancel, ticket))
+        return stream(_chunks(ticket, form, usage, readings), over=partial(service.engine.cancel, ticket))
     ticket = service.submit(plan, watched=readings is not None, candidates=candidates)
-    if readings is None:
-        ends = await service.finished(ticket, request)
-    else:
-        ends = await service.finished(ticket, request, readings.add)
+    ends = await service.finished(ticket, request, None if readings is None else readings.add)
     answers = [answer(plan.offer, plan.slots[end.index], end.ids, plan.stop) for end in ends]
 
     def entries() -> list[list[Entry] | None]:
@@ -105,15 +102,13 @@ async def _respond(service: Service, body: Answering, plan: Plan, request: Reque
 
     # In another thread: every token is decoded in its place.
     told = await asyncio.to_thread(entries) if readings is not None else entries()
-    choices = [wording.choice(index, *pair) for index, pair in enumerate(zip(answers, told, strict=True))]
+    choices = [form.choice(index, *pair) for index, pair in enumerate(zip(answers, told, strict=True))]
     tokens = sum(given.tokens for given in answers)
-    data = {**wording.envelope(plan, choices), "usage": _usage(plan, tokens), "multimdm": _own(ticket, ends)}
+    data = {**form.envelope(plan, choices), "usage": _usage(plan, tokens), "multimdm": _own(ticket, ends)}
     return JSONResponse(data)
 
 
-async def _chunks(
-    ticket: Ticket, wording: Wording, usage: bool, readings: Readings | None = None
-) -> AsyncIterator[str]:
+async def _chunks(ticket: Ticket, form: Format, usage: bool, readings: Readings | None = None) -> AsyncIterator[str]:
     """Pieces of text as they are settled; of several answers, in turn."""
     plan, tokens, ends = ticket.plan, 0, []
     prefixes = [Prefix(plan.offer, slot, plan.stop, plan.settles) for slot in plan.slots]
@@ -121,7 +116,7 @@ async def _chunks(
     """Tokens of each answer whose log-probabilities were sent."""
 
     def chunk(choice: dict[str, Any], **more: Any) -> str:
-        return event({**wording.envelope(plan, [choice], chunk=True), **more})
+        return event({**form.envelope(plan, [choice], chunk=True), **more})
 
     def settled(index: int, ids: Sequence[int]) -> list[Entry] | None:
         """Of tokens whose text has gone out, as far as they were not told."""
@@ -132,9 +127,9 @@ async def _chunks(
         return readings.entries(index, ids, new)
 
     async with aclosing(ticket.events()) as events:
-        if wording.chat:
+        if form.chat:
             for index in range(len(prefixes)):
-                yield chunk(wording.delta(index, "", first=True))
+                yield chunk(form.delta(index, "", first=True))
         async for happened in events:
             match happened:
                 case Stepped():
@@ -142,20 +137,20 @@ async def _chunks(
                     if readings is not None:
                         readings.add(happened)
                     if text := prefixes[index].grow(ids):
-                        yield chunk(wording.delta(index, text, entries=settled(index, ids)))
+                        yield chunk(form.delta(index, text, entries=settled(index, ids)))
                 case Finished(index, ids, _):
                     ends.append(happened)
                     given = answer(plan.offer, plan.slots[index], ids, plan.stop)
                     tokens += given.tokens
                     if text := prefixes[index].rest(given.text):
-                        yield chunk(wording.delta(index, text))
+                        yield chunk(form.delta(index, text))
                     left = readings and readings.whole(index, ids, len(given.text), told[index])
-                    yield chunk(wording.delta(index, "", given.finish_reason, entries=left))
+                    yield chunk(form.delta(index, "", given.finish_reason, entries=left))
                 case Failed(message):
                     yield failure(message)
                     return
         if usage:
-            last = {**wording.envelope(plan, [], chunk=True), "usage": _usage(plan, tokens)}
+            last = {**form.envelope(plan, [], chunk=True), "usage": _usage(plan, tokens)}
             yield event({**last, "multimdm": _own(ticket, ends)})
         yield DONE
 
@@ -168,9 +163,4 @@ def _usage(plan: Plan, made: int) -> dict[str, int]:
 
 def _own(ticket: Ticket, ends: Sequence[Finished]) -> dict[str, Any]:
     """What OpenAI's answers do not have."""
-    return {
-        "seed": ticket.plan.seed,
-        "network_calls": max(end.calls for end in ends),
-        "milliseconds": ticket.milliseconds,
-        "waited_milliseconds": ticket.waited_milliseconds,
-    }
+    return {"seed": ticket.plan.seed, **ticket.cost(max(end.calls for end in ends))}

@@ -67,8 +67,8 @@ class Engine:
         self._closing = False
         self._usual_seconds = 0.1
         self._thread = threading.Thread(target=self._run, name="multimdm-engine", daemon=True)
-        metrics.gauges["multimdm_queue_requests"] = ("Requests that wait.", lambda: len(self._queue))
-        metrics.gauges["multimdm_running_sequences"] = ("Sequences under way.", lambda: len(self._rows))
+        metrics.gauge("multimdm_queue_requests", "Requests that wait.", lambda: len(self._queue))
+        metrics.gauge("multimdm_running_sequences", "Sequences under way.", lambda: len(self._rows))
 
     def start(self) -> None:
         """Ready for work."""

@@ -12,6 +12,8 @@ from multimdm._inert import inert
 
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _LONGEST_VALUE = 60
+_LONGEST_MESSAGE = 1000
+"""Characters; a request may hold names of any length."""
 
 
 class ApiError(Exception):
@@ -29,11 +31,11 @@ class ApiError(Exception):
         self.status, self.message, self.param, self.code, self.headers = status, message, param, code, headers
 
     def as_data(self) -> dict[str, Any]:
-        """The body of the answer."""
+        """The body of the answer. Clients print it, so what a request held is written out and bounded."""
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {
-            "error": {"message": _printable(self.message), "type": kind, "param": self.param, "code": self.code},
-        }
+        message = _without_middle(inert(self.message), _LONGEST_MESSAGE)
+        param = None if self.param is None else _without_middle(inert(self.param), _LONGEST_VALUE)
+        return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
     def as_response(self) -> JSONResponse:
         """The answer."""
@@ -56,7 +58,11 @@ def install_error_handlers(app: FastAPI) -> None:
         headers = dict(error.headers) if error.headers else None
         if error.status_code == 404:
             return _no_such_path(request).as_response()
-        return ApiError(error.status_code, str(error.detail), headers=headers).as_response()
+        message = str(error.detail)
+        if error.status_code == 405:
+            allowed = (headers or {}).get("Allow", "another method")
+            message = f"{_short(request.url.path)} takes {allowed}; got {request.method}"
+        return ApiError(error.status_code, message, headers=headers).as_response()
 
     app.add_exception_handler(ApiError, api_error)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -66,12 +72,7 @@ def install_error_handlers(app: FastAPI) -> None:
 def _no_such_path(request: Request) -> ApiError:
     """What there is instead: OpenAI has many more paths than this server."""
     others = "/v1/completions, /v1/chat/completions, /v1/models and /v1/trace; /docs describes them"
-    return ApiError(404, f"there is no {request.method} {_short_path(request)} here; there are {others}")
-
-
-def _short_path(request: Request) -> str:
-    path = inert(request.url.path)
-    return path if len(path) <= _LONGEST_VALUE else f"{path[:_LONGEST_VALUE]}…"
+    return ApiError(404, f"there is no {request.method} {_short(request.url.path)} here; there are {others}")
 
 
 def _of_validation(error: RequestValidationError) -> ApiError:
@@ -81,15 +82,18 @@ def _of_validation(error: RequestValidationError) -> ApiError:
         return ApiError(400, f"the body must be JSON; {first['ctx']['error']} at character {first['loc'][-1]}")
     # Where a field may be of several types, the place ends with a description of one, which is of no use to clients.
     place = [str(part) for part in takewhile(lambda part: "[" not in str(part), first["loc"][1:])]
-    got = "" if first["type"] == "missing" else f"; got {_short(first['input'])}"
-    return ApiError(400, f"{'.'.join(place) or 'body'}: {first['msg']}{got}", _printable(place[0]) if place else None)
+    got = "" if first["type"] == "missing" else f"; got {_value(first['input'])}"
+    return ApiError(400, f"{'.'.join(place) or 'body'}: {first['msg']}{got}", place[0] if place else None)
 
 
-def _short(value: Any) -> str:
-    shown = repr(value) if isinstance(value, int | float | str | None) else f"a {type(value).__name__}"
-    return shown if len(shown) <= _LONGEST_VALUE else f"{shown[:_LONGEST_VALUE]}…"
+def _value(value: Any) -> str:
+    return _short(repr(value) if isinstance(value, int | float | str | None) else f"a {type(value).__name__}")
 
 
-def _printable(text: str) -> str:
-    """A lone surrogate in a request must not make its answer unprintable."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _without_middle(text: str, most: int) -> str:
+    """The beginning, which names the field, and the end, which has the remedy."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"

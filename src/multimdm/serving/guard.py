@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import re
 from collections.abc import Collection
 from contextlib import suppress
 
@@ -18,6 +19,9 @@ _BROWSER = {
     "Referrer-Policy": "no-referrer",
 }
 """The page may load and reach nothing but its own server, whatever a text contains."""
+
+_HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::\d*)?")
+"""A name, or an address of IPv6 in brackets, with a port or without."""
 
 
 class Guard:
@@ -62,7 +66,8 @@ class Guard:
         if "*" in self._hosts:
             return
         given = _header(scope, b"host").decode("latin-1").lower()
-        name = given[1 : given.find("]")] if given.startswith("[") else given.partition(":")[0]
+        parts = _HOST.fullmatch(given)
+        name = given if parts is None else parts[1] or parts[2]
         if name not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             raise ApiError(400, f"Host: this server is not '{name}'; address it as one of {known}", code="unknown_host")
@@ -115,7 +120,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 route = scope.get("route")
                 path = getattr(route, "path", "other")  # a known one: what clients send must not become labels
-                self._metrics.add("multimdm_requests_total", path=path, status=str(message["status"]))
+                self._metrics.add_answer(path, message["status"])
                 extra = [(name.lower().encode(), value.encode()) for name, value in _BROWSER.items()]
                 message = {**message, "headers": [*message.get("headers", []), *extra]}
             try:

@@ -61,11 +61,11 @@ class Service:
             raise ApiError(503, str(error), headers={"Retry-After": "5", "Connection": "close"}) from None
 
     async def finished(
-        self, ticket: Ticket, request: Request, watch: Callable[[Stepped], None] = lambda _: None
+        self, ticket: Ticket, request: Request, watch: Callable[[Stepped], None] | None = None
     ) -> list[Finished]:
-        """All sequences, in order. The work is dropped if the client leaves meanwhile.
+        """Wait for all sequences, in order. The work is dropped if the client leaves meanwhile.
 
-        Steps of a ticket that is watched are handed to `watch`.
+        The steps of a ticket that is watched are handed to `watch`.
         """
         work, gone = asyncio.ensure_future(_ends(ticket, watch)), asyncio.ensure_future(_left(request))
         try:
@@ -79,13 +79,13 @@ class Service:
         raise ApiError(499, "the client left before the answer was made")
 
 
-async def _ends(ticket: Ticket, watch: Callable[[Stepped], None]) -> list[Finished]:
+async def _ends(ticket: Ticket, watch: Callable[[Stepped], None] | None) -> list[Finished]:
     ends: dict[int, Finished] = {}
     async with aclosing(ticket.events()) as events:
         async for event in events:
             if isinstance(event, Failed):
                 raise ApiError(500, event.message)
-            if isinstance(event, Stepped):
+            if isinstance(event, Stepped) and watch is not None:
                 watch(event)
             if isinstance(event, Finished):
                 ends[event.index] = event

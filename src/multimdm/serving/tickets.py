@@ -87,14 +87,11 @@ class Ticket:
                 return
             left -= isinstance(event, Finished)
 
-    @property
-    def milliseconds(self) -> float:
-        """From the first network call to the last."""
-        if self.started is None or self.ended is None:
-            return 0.0
-        return round(1000 * (self.ended - self.started), 2)
-
-    @property
-    def waited_milliseconds(self) -> float:
-        """In the queue."""
-        return round(1000 * ((self.started or self.submitted) - self.submitted), 2)
+    def cost(self, calls: int) -> dict[str, int | float]:
+        """What the answers tell of it: network calls, the time that they took, and the time in the queue before."""
+        started = self.started or self.submitted
+        return {
+            "network_calls": calls,
+            "milliseconds": round(1000 * ((self.ended or started) - started), 2),
+            "waited_milliseconds": round(1000 * (started - self.submitted), 2),
+        }

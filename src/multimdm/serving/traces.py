@@ -54,7 +54,7 @@ async def _events(ticket: Ticket, shown: int) -> AsyncIterator[str]:
                 case Finished(_, ids, calls):
                     states.append(torch.tensor(ids))
                     times.append(0.0)
-                    yield event({**_result(offer, states, times, ids), **_cost(ticket, calls)}, "done")
+                    yield event({**_result(offer, states, times, ids), **ticket.cost(calls)}, "done")
                 case Failed(message):
                     yield failure(message, "error")
 
@@ -102,14 +102,6 @@ def _result(offer: Offer, states: Sequence[Tensor], times: Sequence[float], ids:
         "text": decode(offer.tokenizer, torch.tensor([ids]))[0],
         "tokens": [{**_token(offer, token), "kind": "clean"} for token in ids],
         "kinds": [[_KINDS[kind] for kind in row] for row in kinds],
-    }
-
-
-def _cost(ticket: Ticket, calls: int) -> dict[str, Any]:
-    return {
-        "network_calls": calls,
-        "milliseconds": ticket.milliseconds,
-        "waited_milliseconds": ticket.waited_milliseconds,
     }
 
 

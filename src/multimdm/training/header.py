@@ -34,8 +34,13 @@ def _data(source: Source, recipe: TrainingRecipe) -> str:
     if isinstance(source, PreparedSource):
         counts = source.training.manifest.counts
         there = f"{counts.sequences:,} texts of {L:,} tokens, {_count(counts.tokens)} without padding"
-        return f"{recipe.data.path}, {there}; {budget}, {sequences / counts.sequences:.3g} epochs"
+        return f"{recipe.data.path}, {there}; {budget}, {number_of(sequences / counts.sequences)} epochs"
     return f"no data: a teacher writes all texts, of {L:,} tokens; {budget}"
+
+
+def number_of(epochs: float) -> str:
+    """With three digits, or as many as a large number has."""
+    return f"{epochs:.3g}" if epochs < 1000 else f"{epochs:,.0f}"
 
 
 def _device(engine: Engine) -> str:

@@ -1,0 +1,37 @@
+from .config import SIZES, DiTConfig
+from .dit import DiT
+from .expand import (
+    code_masks,
+    expand_masks,
+    gate_time,
+    look_both_ways,
+    resemble_tokens,
+    show_noise,
+    tell_masks_apart,
+    with_dropout,
+)
+from .initialise import start_copying
+from .llada import LLaDA
+from .llada_adapter import Adapter
+from .llada_config import LLaDAConfig
+from .rebuild import Backbone, rebuilt
+
+__all__ = [
+    "SIZES",
+    "Adapter",
+    "Backbone",
+    "DiT",
+    "DiTConfig",
+    "LLaDA",
+    "LLaDAConfig",
+    "code_masks",
+    "expand_masks",
+    "gate_time",
+    "look_both_ways",
+    "rebuilt",
+    "resemble_tokens",
+    "show_noise",
+    "start_copying",
+    "tell_masks_apart",
+    "with_dropout",
+]

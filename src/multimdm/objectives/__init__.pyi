@@ -1,0 +1,35 @@
+from .base import Batch, Distillation, Objective, Sums
+from .candi import Candi
+from .consistency import Consistency
+from .context import Context
+from .coupled import Coupled
+from .elbo import Elbo
+from .next_token import NextToken
+from .ramp import Ramp
+from .relaxation import RelaxedElbo
+from .sdtt import Sdtt
+from .settings import ConsistencySettings, ContextSettings, Relaxation, SdttSettings, Shares, TimeSettings
+from .times import stratified_times
+
+__all__ = [
+    "Batch",
+    "Candi",
+    "Consistency",
+    "ConsistencySettings",
+    "Context",
+    "ContextSettings",
+    "Coupled",
+    "Distillation",
+    "Elbo",
+    "NextToken",
+    "Objective",
+    "Ramp",
+    "Relaxation",
+    "RelaxedElbo",
+    "Sdtt",
+    "SdttSettings",
+    "Shares",
+    "Sums",
+    "TimeSettings",
+    "stratified_times",
+]

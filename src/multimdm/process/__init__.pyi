@@ -1,0 +1,55 @@
+from .assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
+from .base import Process
+from .checks import debug_checks
+from .designated_entry import DesignatedEntry
+from .draws import Generator, categorical, invert_cdf
+from .gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
+from .gumbel import GumbelNoise
+from .hybrid import AnyProcess, Hybrid, HybridState
+from .mixture import Mixture, NoisyMixture
+from .multimask import MultiMask
+from .ranks import expected_rank, sigma_of_rank
+from .relaxation import RelaxedState, RelaxedTimes, relaxed_state, relaxed_times, sufficient_top
+from .schedule import BetweenValues, Schedule, ScheduleValues
+from .streams import Streams
+from .terms import LossTerms
+from .times import Time
+from .uniform import Uniform
+
+__all__ = [
+    "AnyProcess",
+    "BetweenValues",
+    "DesignatedEntry",
+    "GaussianNoise",
+    "Generator",
+    "GumbelNoise",
+    "Hybrid",
+    "HybridState",
+    "LossTerms",
+    "Mixture",
+    "MultiMask",
+    "NoisyMixture",
+    "Process",
+    "RelaxedState",
+    "RelaxedTimes",
+    "Schedule",
+    "ScheduleValues",
+    "Streams",
+    "Time",
+    "Uniform",
+    "advise_masks",
+    "alpha_of_signal",
+    "categorical",
+    "clustered",
+    "debug_checks",
+    "expected_rank",
+    "frequency_balanced",
+    "invert_cdf",
+    "modulo",
+    "random_balanced",
+    "relaxed_state",
+    "relaxed_times",
+    "sigma_of_rank",
+    "signal_of_alpha",
+    "sufficient_top",
+]
