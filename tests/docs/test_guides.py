@@ -57,7 +57,7 @@ NUMBER = {
     "models": 4,
     "own-text": 3,
     "quantile": 7,
-    "reproduction": 4,
+    "reproduction": 6,
     "scaling": 3,
 }
 """Commands of each guide: none is overlooked."""

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from support.tiny_quickstart import TINY
+from support.tiny_reproduction import write_yaml
+
 ROOT = Path(__file__).parents[2]
 
 QUICKSTART = """
 from pathlib import Path
 import multimdm
-from multimdm.quickstart.running import run
-from multimdm.quickstart.stages import Budget
+from multimdm.reproduce.running import run_quickstart
 assert multimdm.__file__.startswith({site!r}), multimdm.__file__
-budget = Budget(
-    pretrain=5, continued=5, distilled=5, teacher=5, samples=2, steps=(1, 4), temperatures=(1.0,), batch=2, validation=2
-)
-run(Path("qs"), budget, 0)
+run_quickstart({scale!r}, Path("qs"), 0)
 """
 
 
@@ -57,7 +56,8 @@ def test_specifications_are_found(site):
 
 
 def test_the_quickstart_runs(site):
-    run(site, "-c", QUICKSTART.format(site=str(site)))
+    scale = write_yaml(site.parent / "tiny.yaml", TINY)
+    run(site, "-c", QUICKSTART.format(site=str(site), scale=scale))
     assert (site.parent / "elsewhere" / "qs" / "report.html").exists()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from multimdm.cli.main import main
 from multimdm.evaluation.harness import running
-from multimdm.reproduce.running import Request, open_work
+from multimdm.reproduce.running import Request, open_experiment
 from support.addition import sums, write_recipes, write_task
 from support.tiny_reproduction import write_yaml
 
@@ -72,4 +72,4 @@ def test_base_and_adapted_at_every_tps(request_, tmp_path, monkeypatch):
 
 def test_programs_are_run_only_if_allowed(request_):
     with pytest.raises(ValueError, match="allow it with --run-code"):
-        open_work(Request("llada", "paper", 1, request_.out))
+        open_experiment(Request("llada", "paper", 1, request_.out))

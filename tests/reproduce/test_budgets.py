@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from multimdm.reproduce.budgets import Budget, check_equal
-from multimdm.reproduce.running import Request, open_work
+from multimdm.reproduce.running import Request, open_experiment
 from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
 
 
@@ -31,7 +31,7 @@ def test_a_model_with_more_training_is_refused_before_any_work(tmp_path, change)
     data["runs"]["straight"]["set"] |= change
     scale = write_yaml(tmp_path / "tiny.yaml", data)
     with pytest.raises(ValueError, match=r"equally many sequences of training.*straight on"):
-        open_work(Request(spec, scale, 1, tmp_path / "out"))
+        open_experiment(Request(spec, scale, 1, tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -39,14 +39,48 @@ def test_published_rows_must_fit(tmp_path):
     _, scale = tiny_files(tmp_path)
     spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "published": {"tiny": {"entropy-aligned": {"MDLM": [1.0]}}}})
     with pytest.raises(ValueError, match="1 figures for MDLM; there are 2 numbers of steps"):
-        open_work(Request(spec, scale, 1, tmp_path))
+        open_experiment(Request(spec, scale, 1, tmp_path))
     spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "published": {"tiny": {"entropy-aligned": {"MDML": [1.0]}}}})
     with pytest.raises(ValueError, match="no model with the label 'MDML'"):
-        open_work(Request(spec, scale, 1, tmp_path))
+        open_experiment(Request(spec, scale, 1, tmp_path))
 
 
 def test_the_reference_is_one_of_the_models(tmp_path):
     _, scale = tiny_files(tmp_path)
     spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "reference": "MDML"})
     with pytest.raises(ValueError, match="reference must be the label of a model; there is no 'MDML'"):
-        open_work(Request(spec, scale, 1, tmp_path))
+        open_experiment(Request(spec, scale, 1, tmp_path))
+
+
+def test_a_rule_may_be_for_some_of_the_models(tmp_path):
+    data = copy.deepcopy(SCALE)
+    data["runs"]["straight"]["set"] |= {"train.steps": 6}
+    scale = write_yaml(tmp_path / "tiny.yaml", data)
+    equal = {"stages": ["MDLM", "MultiMDM"], "total": ["MDLM", "MultiMDM"]}
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "equal": equal})
+    open_experiment(Request(spec, scale, 1, tmp_path))
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "equal": {**equal, "total": ["MDLM", "straight on"]}})
+    with pytest.raises(ValueError, match="equally many sequences in all; they saw: MDLM 10, straight on 12"):
+        open_experiment(Request(spec, scale, 1, tmp_path))
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "equal": {"total": ["MDML"]}})
+    with pytest.raises(ValueError, match="equal must name labels of models; there is no 'MDML'"):
+        open_experiment(Request(spec, scale, 1, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"limits": {"AR": "straight"}},
+            "limits are for the kind quickstart, .*; the kind is comparison",
+        ),
+        ({"kind": "quickstart"}, "limits are for the kind quickstart, and needed there; the kind is quickstart"),
+        ({"kind": "quickstart", "limits": {"MDLM": "one"}}, "'MDLM' is both"),
+        ({"kind": "quickstart", "limits": {"AR": "straight"}}, "must have five models .* it has 4 and 1"),
+    ],
+)
+def test_limits_are_those_of_a_quickstart(tmp_path, change, message):
+    _, scale = tiny_files(tmp_path)
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, **change})
+    with pytest.raises(ValueError, match=message):
+        open_experiment(Request(spec, scale, 1, tmp_path))

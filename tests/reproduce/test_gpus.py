@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from multimdm.reproduce.gpus import claimed, gpu_names, own_gpu
+from multimdm.reproduce.workers import claimed, gpu_names, own_gpu
 from support.runs import environment
 
 
@@ -39,7 +39,7 @@ def test_the_names_are_those_of_the_machine(tmp_path, monkeypatch):
 
 def test_a_killed_process_lets_go(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from multimdm.reproduce.gpus import claimed\n"
+        "import sys, time; from pathlib import Path; from multimdm.reproduce.workers import claimed\n"
         "with claimed(['0', '1'], Path(sys.argv[1])) as number:\n    print(number, flush=True); time.sleep(60)"
     )
     arguments = [sys.executable, "-c", code, str(tmp_path)]

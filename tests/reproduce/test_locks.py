@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from multimdm.reproduce.locks import locked
+from multimdm.reproduce.workers import locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from multimdm.reproduce.locks import locked
+from multimdm.reproduce.workers import locked
 with locked(Path(sys.argv[1])) as free:
     print(free, flush=True)
     time.sleep(60)

@@ -20,13 +20,12 @@ from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.subject import Subject
 from multimdm.report.formats import full_text, perplexity_text, ratio_digits
 from multimdm.report.study_file import read_study, study_text
-from multimdm.reproduce.locks import locked
-from multimdm.reproduce.places import Places
-from multimdm.reproduce.recipes import recipe_of
-from multimdm.reproduce.running import Request, open_work, run_all, run_stage
+from multimdm.reproduce.models import Folders, recipe_of
+from multimdm.reproduce.running import Request, open_experiment, run_all, run_stage
 from multimdm.reproduce.scale import Execution, read_scale
 from multimdm.reproduce.slurm import slurm_script
 from multimdm.reproduce.stages import Stage
+from multimdm.reproduce.workers import locked
 from multimdm.training import loop
 from support.runs import asking
 from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
@@ -160,17 +159,17 @@ def test_a_run_with_other_settings_is_not_taken_for_ours(finished, tmp_path):
     with pytest.raises(
         ValueError, match=r"start was trained with other settings: train.learning_rate was 0.002 and is 0.5"
     ):
-        run_all(*open_work(request))
+        run_all(open_experiment(request))
 
 
 def test_how_the_work_is_done_makes_no_other_run(finished, tmp_path):
     """It changes nothing that is learnt: what was trained is taken for trained, and stages get it."""
     spec, scale = tiny_files(finished)
     execution = Execution(micro_batch=1, precision="bfloat16", compile=True)
-    work, _ = open_work(Request(spec, scale, 2, finished / "out", execution=execution))
-    assert all(stage.done() for stage in work.stages())
+    experiment = open_experiment(Request(spec, scale, 2, finished / "out", execution=execution))
+    assert all(stage.done() for stage in experiment.stages())
     scale = replace(read_scale(scale), execution=execution)
-    recipes = [recipe_of(run, scale, 0, Places(tmp_path)) for run in scale.runs.values()]
+    recipes = [recipe_of(run, scale, 0, Folders(tmp_path)) for run in scale.runs.values()]
     assert {(each.train.micro_batch, each.train.precision, each.train.compile) for each in recipes} == {
         (1, "bfloat16", True)
     }
@@ -179,7 +178,7 @@ def test_how_the_work_is_done_makes_no_other_run(finished, tmp_path):
 def test_what_is_not_said_of_the_work_is_as_the_recipe_says(tmp_path):
     _, scale = tiny_files(tmp_path)
     plain = read_scale(scale)
-    recipe = recipe_of(next(iter(plain.runs.values())), plain, 0, Places(tmp_path))
+    recipe = recipe_of(next(iter(plain.runs.values())), plain, 0, Folders(tmp_path))
     assert Execution().of(recipe.train) == recipe.train
 
 
@@ -199,12 +198,12 @@ def test_list_and_single_stages(tmp_path, capsys):
 
 def test_a_stage_that_another_process_works_on_is_left_to_it(tmp_path):
     spec, scale = tiny_files(tmp_path)
-    work, places = open_work(Request(spec, scale, 1, tmp_path / "out"))
-    with locked(places.locks / "start-seed0.lock") as free:
+    experiment = open_experiment(Request(spec, scale, 1, tmp_path / "out"))
+    with locked(experiment.folders.locks / "start-seed0.lock") as free:
         assert free
         with pytest.raises(ValueError, match="another process works on the stage 'start-seed0'"):
-            run_stage(work, places, "start-seed0")
-    run_stage(work, places, "start-seed0")
+            run_stage(experiment, "start-seed0")
+    run_stage(experiment, "start-seed0")
 
 
 def test_two_processes_share_the_work(tmp_path):
@@ -277,7 +276,7 @@ def test_a_job_whose_time_is_over_is_stopped_and_queued_again(tmp_path):
 def test_every_job_that_runs_a_network_asks_for_a_gpu(tmp_path):
     """Training and measuring; neither the preparing of text nor the writing of tables."""
     spec, scale = tiny_files(tmp_path, "MDLM")
-    stages = open_work(Request(spec, scale, 1, tmp_path / "out"))[0].stages()
+    stages = open_experiment(Request(spec, scale, 1, tmp_path / "out")).stages()
     data = Stage("data", (), 1.0, lambda: False, lambda overall: None, runs_network=False)
     script = tmp_path / "jobs.sh"
     script.write_text(slurm_script([data, *stages], ["multimdm", "reproduce"]), encoding="utf-8")

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from multimdm.reproduce.running import Request, open_work
+from multimdm.reproduce.running import Request, open_experiment
 from multimdm.reproduce.scale import read_scale
 from multimdm.reproduce.spec import read_spec
 from multimdm.training.shipped import shipped
@@ -16,20 +16,22 @@ ELSEWHERE = {
     *product(("quantile",), ("paper", "paper-lm1b")),
     *product(("quantile-ablation", "robust"), ("captions", "paper", "paper-lm1b")),
     *product(("llada",), ("captions", "paper-lm1b", "tales")),
+    *product(("quickstart",), ("captions", "paper", "paper-lm1b", "tales")),
+    *product({*SPECS} - {"quickstart", "conditional-entropy"}, ("quickstart", "quickstart-fast")),
 }
 """Specification and scale that do not go together."""
 
 
 def request(spec, scale, tmp_path):
-    return Request(spec, scale, 2, tmp_path / "out", run_code=True)
+    return Request(spec, scale, 1 if spec == "quickstart" else 2, tmp_path / "out", run_code=True)
 
 
 @pytest.mark.parametrize(("spec", "scale"), [pair for pair in product(SPECS, SCALES) if pair not in ELSEWHERE])
 def test_it_can_be_run(spec, scale, tmp_path):
     """Models are there, recipes parse, budgets are equal, and stages come after what they need."""
-    work, _ = open_work(request(spec, scale, tmp_path))
+    experiment = open_experiment(request(spec, scale, tmp_path))
     seen = set()
-    for stage in work.stages():
+    for stage in experiment.stages():
         assert not stage.done()
         assert seen >= set(stage.needs)
         seen.add(stage.name)
@@ -39,7 +41,7 @@ def test_it_can_be_run(spec, scale, tmp_path):
 @pytest.mark.parametrize(("spec", "scale"), sorted(ELSEWHERE))
 def test_what_a_scale_lacks_is_named(spec, scale, tmp_path):
     with pytest.raises(ValueError, match=rf"the scale {scale} has no model '"):
-        open_work(request(spec, scale, tmp_path))
+        open_experiment(request(spec, scale, tmp_path))
 
 
 def test_published_figures_are_those_of_scales_that_there_are():

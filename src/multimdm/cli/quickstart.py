@@ -34,14 +34,12 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"--seed must be 0 or more; got {options.seed}")
     out = options.out or Path("runs") / ("quickstart-fast" if options.fast else "quickstart")
     try:
-        from multimdm.quickstart.running import run
-        from multimdm.quickstart.stages import FAST, FULL
+        from multimdm.reproduce.running import run_quickstart
     except ModuleNotFoundError as error:
         raise ValueError(f"the quickstart needs the package {error.name}: pip install 'multimdm[train]'") from None
     from multimdm.report.quickstart_report import in_one_sentence
 
-    story = run(out, FAST if options.fast else FULL, options.seed)
-    print(in_one_sentence(story))
+    print(in_one_sentence(run_quickstart("quickstart-fast" if options.fast else "quickstart", out, options.seed)))
     print(
         f"\nThe report is {out / 'report.html'}. What to do next:\n"
         f"  multimdm sample {out / 'quantile' / 'model'} --steps 2 --num 2 --trace\n"

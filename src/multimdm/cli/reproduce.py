@@ -27,7 +27,12 @@ class Options:
     """tales: minutes to hours on a laptop. captions: real text of your own (--text). paper: the paper's corpus A
     (paper-lm1b: corpus B), on a cluster. Or a file."""
     seeds: int = 1
-    """Training seeds: 0, 1, ..."""
+    """How many training seeds: 0, 1, ..."""
+    first_seed: int = 0
+    """Begin with this seed instead of 0: for machines that share no files, each with seeds of its own."""
+    merge: tuple[Path, ...] = ()
+    """Only put together what machines with other seeds found: the study.json of each. All tables and figures over all
+    seeds are then written to the directory that --out names."""
     longer: int = 1
     """Train everything so many times as long as the scale says; it is kept beside the rest, as tales-x3 for 3."""
     micro_batch: int | None = None
@@ -44,8 +49,8 @@ class Options:
     """Directory with the items of benchmarks; from the Hub unless given."""
     run_code: bool = False
     """Run programs that models write (HumanEval, MBPP), in a process with limits."""
-    out: Path = Path("runs/reproduce")
-    """Where everything is kept; scales have folders of their own."""
+    out: Path | None = None
+    """Where everything is kept; scales have folders of their own. Default: runs/reproduce."""
     list: bool = False
     """Only list the stages, and which of them are done."""
     stage: str | None = None
@@ -57,9 +62,14 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
     options = parse(Options, arguments, "multimdm reproduce", config=(tyro.conf.FlagCreatePairsOff,))
+    if options.merge:
+        _merge(options)
+        return
     if options.spec is None:
         _list_specs()
         return
+    if options.first_seed < 0:
+        raise ValueError(f"--first-seed must be 0 or more; got {options.first_seed}")
     numbers = (("seeds", options.seeds), ("longer", options.longer), ("micro-batch", options.micro_batch))
     for name, value in numbers:
         if value is not None and value < 1:
@@ -68,7 +78,7 @@ def main(arguments: Sequence[str]) -> None:
         if not path.is_file():
             raise ValueError(f"--text must name files; there is no {path}")
     try:
-        from multimdm.reproduce.running import Request, open_work, run_all, run_stage
+        from multimdm.reproduce.running import Request, open_experiment, run_all, run_stage
         from multimdm.reproduce.scale import Execution
     except ModuleNotFoundError as error:
         raise ValueError(f"reproduce needs the package {error.name}: pip install 'multimdm[train]'") from None
@@ -77,30 +87,48 @@ def main(arguments: Sequence[str]) -> None:
         options.spec,
         options.scale,
         options.seeds,
-        options.out,
+        options.out or Path("runs/reproduce"),
         tuple(path.resolve() for path in options.text),
         options.benchmarks,
         options.run_code,
         options.longer,
         Execution(options.micro_batch, options.precision, True if options.compile else None),
+        options.first_seed,
     )
-    work, places = open_work(request)
+    experiment = open_experiment(request)
     if options.list:
-        for stage in work.stages():
+        for stage in experiment.stages():
             print(f"{'done' if stage.done() else '    '}  {stage.name}")
     elif options.slurm is not None:
         from multimdm._files import write_text
         from multimdm.reproduce.slurm import slurm_script
 
         command = ["multimdm", "reproduce", *_without_slurm(arguments)]
-        write_text(options.slurm, slurm_script(work.stages(), command))
+        write_text(options.slurm, slurm_script(experiment.stages(), command))
         print(f"wrote {options.slurm}: its head says what to set; then: bash {options.slurm}")
     elif options.stage is not None:
-        run_stage(work, places, options.stage)
+        run_stage(experiment, options.stage)
     else:
-        out = run_all(work, places)
-        print((out / "tables.md").read_text(encoding="utf-8") if (out / "tables.md").exists() else "")
-        print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")
+        _tell(run_all(experiment))
+
+
+def _tell(out: Path) -> None:
+    """What was written."""
+    print((out / "tables.md").read_text(encoding="utf-8") if (out / "tables.md").exists() else "")
+    print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")
+
+
+def _merge(options: Options) -> None:
+    """One study of several."""
+    if options.out is None:
+        raise ValueError("--merge needs --out DIR: where the tables and figures of all seeds are to be written")
+    from multimdm.reproduce.results import merge, write_results
+    from multimdm.reproduce.spec import read_spec
+
+    results = merge(options.merge)
+    if options.spec is not None and (title := read_spec(options.spec)[1].title) != results[0].title:
+        raise ValueError(f"--merge got studies of '{results[0].title}'; {options.spec} is '{title}'")
+    _tell(write_results(options.out, results, [result.judge for result in results]))
 
 
 def _without_slurm(arguments: Sequence[str]) -> list[str]:

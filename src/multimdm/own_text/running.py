@@ -10,9 +10,8 @@ from multimdm.data.manifest import NAME
 from multimdm.data.options import PrepareOptions
 from multimdm.data.preparing import Progress, prepare
 from multimdm.own_text.budget import Request, budget
-from multimdm.reproduce.gpus import own_gpu
 from multimdm.reproduce.stages import Stage, recipe_stage
-from multimdm.reproduce.workers import work
+from multimdm.reproduce.workers import do_all, own_gpu
 from multimdm.training.records import METRICS, read_records, validation_loss
 
 TEACHER, MODEL = "teacher", "model"
@@ -78,7 +77,7 @@ def run(request: Request, say: Callable[[str], None]) -> None:
     for note in notes:
         say(note)
     with own_gpu():
-        work(found, request.out / "locks")
+        do_all(found, request.out / "locks")
 
 
 def verdict(request: Request) -> list[str]:

@@ -1,7 +1,7 @@
 """The page of a specification: the paper's table or figure with our figures, and what they rest on."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
 
@@ -43,6 +43,8 @@ class Trained:
     """Sequences."""
     minutes: float
     """Of all seeds and stages, as far as they are known; shared stages count for every model that starts from them."""
+    recipes: str = ""
+    """Fingerprint of the settings that shape the model, but for its seed."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Reproduction:
     """Table -> label -> what the paper printed at each K."""
     absent: Mapping[str, str]
     """Label of a model that is left out -> why."""
+    seed_numbers: Sequence[int] = ()
+    """The training seeds."""
+    each: Mapping[str, Sequence[Evaluation]] = field(default_factory=dict)
+    """Label -> what was measured with each of the seeds, so that studies of other seeds can be merged with this one."""
 
 
 _RATIOS = (

@@ -17,11 +17,16 @@ TABLES = "tables.md"
 def write_study(path: Path, results: Sequence[Reproduction]) -> None:
     """All figures, whole or not at all, in one line.
 
-    Trajectories are pictures, not figures, and are left out; so are paths, which are true on one machine alone.
+    Trajectories are pictures, not figures, and are left out; so are paths, which are true on one machine alone, and of
+    single seeds the trials of alignments.
     """
     content = [asdict(result) for result in results]
-    for evaluation in (one for result in content for one in result["evaluations"]):
-        evaluation |= {"trajectories": (), "path": ""}
+    for result in content:
+        single = [one for seeds in result["each"].values() for one in seeds]
+        for evaluation in (*result["evaluations"], *single):
+            evaluation |= {"trajectories": (), "path": ""}
+        for aligned in (aligned for evaluation in single for aligned in evaluation["aligned"]):
+            aligned["trials"] = ()
     write_text(path, json.dumps({"studies": content}, ensure_ascii=False, allow_nan=False) + "\n")
 
 

@@ -13,8 +13,8 @@ from multimdm.pipeline.answers import Answering
 from multimdm.pipeline.ranks import sharing
 from multimdm.report.harness_table import as_data, markdown
 from multimdm.report.markdown import markdown_table
-from multimdm.reproduce.at_scale import AtScale
-from multimdm.reproduce.recipes import recipe_of
+from multimdm.reproduce.experiment import ModelExperiment
+from multimdm.reproduce.models import recipe_of
 from multimdm.reproduce.spec import HarnessSettings
 from multimdm.reproduce.stages import Stage, training_name
 from multimdm.training.overall import Overall
@@ -24,7 +24,7 @@ _COST = 1000.0
 
 
 @dataclass(frozen=True)
-class Benchmarks(AtScale):
+class Benchmarks(ModelExperiment):
     """Adapted models and their base, by tokens per step."""
 
     items: str | None = None
@@ -46,7 +46,7 @@ class Benchmarks(AtScale):
     def stages(self) -> list[Stage]:
         """Training, then one stage per seed for all tasks."""
         found = self.preparing()
-        for seed in range(self.seeds):
+        for seed in self.seeds:
             for model in self.models.values():
                 found |= self.training(model, seed)
             stage = self._measuring(seed)
@@ -55,10 +55,10 @@ class Benchmarks(AtScale):
 
     def write(self) -> Path:
         """The table of every seed, and what the paper printed."""
-        out = self.places.results(self.name)
+        out = self.folders.results(self.name)
         out.mkdir(parents=True, exist_ok=True)
         texts = []
-        for seed in range(self.seeds):
+        for seed in self.seeds:
             scores = self._scores(seed, None)
             write_json(out / f"seed-{seed}.json", as_data(scores))
             texts += [f"## {self.spec.title}, seed {seed}", "", f"{self.spec.shows}; scale {self.scale.title}", ""]
@@ -72,7 +72,7 @@ class Benchmarks(AtScale):
         return out
 
     def _measuring(self, seed: int) -> Stage:
-        file = self.places.points / "done" / f"{self.name}-seed{seed}.json"
+        file = self.folders.points / "done" / f"{self.name}-seed{seed}.json"
         name = f"benchmarks-{self.name}-seed{seed}"
 
         def go(overall: Overall) -> None:
@@ -90,9 +90,9 @@ class Benchmarks(AtScale):
     def _scores(self, seed: int, overall: Overall | None) -> list[Scored]:
         """What is in the store is not computed again."""
         models = {self._base(): self.settings.base}
-        models |= {str(self.places.model(run, seed)): label for label, run in self.models.items()}
+        models |= {str(self.folders.model(run, seed)): label for label, run in self.models.items()}
         say = overall.say if overall is not None else lambda _: None
-        found = run_plan(self._plan(seed), tuple(models), Store(self.places.points), report=say)
+        found = run_plan(self._plan(seed), tuple(models), Store(self.folders.points), report=say)
         labels = {label_of(path): label for path, label in models.items()}
         return [replace(scored, model=labels[scored.model]) for scored in found]
 
@@ -117,7 +117,7 @@ class Benchmarks(AtScale):
         """The checkpoint that all models are adapters of."""
         found = set()
         for model in self.models.values():
-            recipe = recipe_of(self.scale.run(model, self.name), self.scale, 0, self.places)
+            recipe = recipe_of(self.scale.run(model, self.name), self.scale, 0, self.folders)
             require(
                 isinstance(recipe, AdaptRecipe),
                 f"{self.name}: models must be made by adapt; '{model}' has the recipe of another command",

@@ -1,41 +1,32 @@
-"""A comparison of models, from its specification to tables, figures and a page."""
+"""A comparison of models, from its specification to its results."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from multimdm._files import read_json, write_text
 from multimdm.evaluation.judges import Judges
-from multimdm.evaluation.over_seeds import over_seeds, ratios_over_seeds
 from multimdm.evaluation.perfect_models import is_perfect
 from multimdm.evaluation.plan import Evaluation
-from multimdm.evaluation.store import write_json
-from multimdm.report.pareto_figure import save_fronts
-from multimdm.report.reproduction_report import (
-    Reproduction,
-    Trained,
-    quality_figure,
-    reproduction_report,
-    validity_figure,
-)
-from multimdm.report.study_file import NAME, TABLES, study_text, write_study
-from multimdm.report.style import save
-from multimdm.report.tables import aligned_tables, csv_text
-from multimdm.reproduce.at_scale import AtScale
+from multimdm.report.reproduction_report import Reproduction, Trained
 from multimdm.reproduce.budgets import budget, check_equal
+from multimdm.reproduce.experiment import ModelExperiment
 from multimdm.reproduce.measuring import Measuring
+from multimdm.reproduce.models import chain_of_recipes, shaping_settings
 from multimdm.reproduce.recipes import chain_of_recipes
-from multimdm.reproduce.stages import FINISHED, Stage, measuring_stage
+from multimdm.reproduce.results import with_figures, write_results
+from multimdm.reproduce.stages import Stage, measuring_stage, training_seconds
 from multimdm.training.schema import TrainingRecipe
 
 _RULES = {
-    "stages": "All models saw equally many sequences in training, and the distilled ones in distillation.",
-    "total": "All models saw equally many sequences in all, distillation included.",
+    "stages": "{} saw equally many sequences in training, and the distilled ones in distillation.",
+    "total": "{} saw equally many sequences in all, distillation included.",
 }
 
 
 @dataclass(frozen=True)
-class Comparison(AtScale):
+class Comparison(ModelExperiment):
     """Models by K."""
 
     @property
@@ -46,7 +37,9 @@ class Comparison(AtScale):
     def check(self) -> None:
         """Refuse what is wrong before any work: models that are not there, recipes, budgets."""
         trained = {label: run for label, run in self.models.items() if not is_perfect(run)}
-        check_equal({label: budget(self._recipes(run)) for label, run in trained.items()}, self.spec.equal)
+        budgets = {label: budget(self.recipes(run)) for label, run in trained.items()}
+        for rule, labels in self.spec.rules.items():
+            check_equal({label: budgets[label] for label in labels if label in budgets}, rule)
         for tables in self.spec.published.get(self.scale.name, {}).values():
             for label, values in tables.items():
                 if len(values) != len(self.steps):
@@ -58,103 +51,98 @@ class Comparison(AtScale):
     def stages(self) -> list[Stage]:
         """In an order in which they can be done."""
         found = self.preparing()
-        for measuring in (one for label in self.models for one in self._measuring(label)):
+        for measuring in (one for label in self.models for one in self.measuring(label)):
             for model, seed in measuring.models:
                 found |= self.training(model, seed)
-            stage = measuring_stage(measuring, self.places)
+            stage = measuring_stage(measuring, self.folders)
             found[stage.name] = stage
         return list(found.values())
 
     def write(self) -> Path:
         """Everything, for every judge; returns the directory."""
-        out = self.places.results(self.name)
-        out.mkdir(parents=True, exist_ok=True)
-        judges = Judges()
-        collected = {
-            label: [one.collected(self.places, label, judges) for one in self._measuring(label)]
-            for label in self.models
-        }
-        results = []
-        for judge in self.scale.settings.judges:
-            each = {label: [one[judge] for one in seeds] for label, seeds in collected.items()}
-            result = self._result(judge, each)
-            folder = out if judge == self.scale.settings.judges[0] else out / judge
-            folder.mkdir(exist_ok=True)
-            _write(folder, result, [evaluation for seeds in each.values() for evaluation in seeds])
-            results.append(result)
-        write_study(out / NAME, results)
-        write_text(out / TABLES, study_text(results))
-        return out
+        collected, judges = self.collected(), self.scale.settings.judges
+        results = [
+            self._result(judge, {label: [one[judge] for one in seeds] for label, seeds in collected.items()})
+            for judge in judges
+        ]
+        return write_results(self.folders.results(self.name), results, judges)
 
-    def _measuring(self, label: str) -> list[Measuring]:
-        spec, drawn = self.spec, self.spec.drawn[label]
-        samples = spec.samples or self.scale.settings.samples
+    def measuring(self, label: str) -> list[Measuring]:
+        """What is measured of a model, for every seed."""
+        spec, drawn, is_limit = self.spec, self.spec.drawn[label], label in self.spec.limits
         return [
             Measuring(
                 self.scale,
                 self.models[label],
                 seed,
                 self.steps,
-                samples,
-                spec.match_entropy,
+                spec.samples or self.scale.settings.samples,
+                spec.match_entropy and not is_limit,
                 drawn.order,
                 drawn.temperature,
+                spec.held_out,
+                spec.trajectories and not is_limit,
+                is_limit,
             )
-            for seed in range(self.seeds)
+            for seed in self.seeds
         ]
 
-    def _recipes(self, run: str) -> list[TrainingRecipe]:
-        return chain_of_recipes(run, self.scale, 0, self.places)
+    def collected(self) -> dict[str, list[dict[str, Evaluation]]]:
+        """Label -> for every seed: judge -> what was measured."""
+        judges = Judges()
+        return {
+            label: [one.collected(self.folders, label, judges) for one in self.measuring(label)]
+            for label in self.models
+        }
+
+    def recipes(self, run: str) -> list[TrainingRecipe]:
+        """Of all runs that lead to a model, with the first seed."""
+        return chain_of_recipes(run, self.scale, self.seeds[0], self.folders)
 
     def _result(self, judge: str, each: Mapping[str, Sequence[Evaluation]]) -> Reproduction:
         """`each`: label -> all seeds by themselves."""
         names = {one.model: label for label, one in self.spec.drawn.items()}
-        evaluations = [over_seeds(seeds) for seeds in each.values()]
-        wanted = self.spec.reference
-        reference = wanted if wanted is not None and wanted in each else next(iter(each))
-        others = {label: seeds for label, seeds in each.items() if label != reference} if self.seeds > 1 else {}
-        return Reproduction(
+        first, wanted = next(iter(each)), self.spec.reference
+        result = Reproduction(
             title=self.spec.title,
             shows=self.spec.shows,
             scale=self.scale.title,
             about=self.scale.settings.about,
-            equal=_RULES[self.spec.equal],
-            seeds=self.seeds,
-            judge=evaluations[0].judge or judge,
-            evaluations=evaluations,
-            reference=reference,
-            ratios={label: ratios_over_seeds(seeds, each[reference]) for label, seeds in others.items()},
+            equal=self._rules(),
+            seeds=len(self.seeds),
+            judge=each[first][0].judge or judge,
+            evaluations=(),
+            reference=wanted if wanted is not None and wanted in each else first,
+            ratios={},
             steps=self.steps,
             trained=[self._trained(label, run) for label, run in self.models.items()],
             published=self.spec.published.get(self.scale.name, {}),
             absent={names[run]: why for run, why in self.scale.settings.absent.items() if run in names},
         )
+        return with_figures(result, each, self.seeds)
+
+    def _rules(self) -> str:
+        """Which budgets are equal, in words."""
+        who = {
+            rule: "All models" if len(labels) == len(self.spec.models) else ", ".join(labels)
+            for rule, labels in self.spec.rules.items()
+        }
+        return " ".join(_RULES[rule].format(models) for rule, models in who.items())
 
     def _trained(self, label: str, run: str) -> Trained:
         if is_perfect(run):
             return Trained(label, "none: exact predictions", 0, 0, 0.0)
-        chain, recipes = self.scale.chain(run), self._recipes(run)
+        chain, recipes = self.scale.chain(run), self.recipes(run)
         spent = budget(recipes)
-        seconds = sum(
-            read_json(self.places.run(one.name, seed) / FINISHED)["seconds"]
-            for one in chain
-            for seed in range(self.seeds)
-        )
+        seconds = sum(training_seconds(self.folders, one.name, seed) for one in chain for seed in self.seeds)
         stages = ", ".join(
             f"{one.command} {recipe.train.steps:,} × {recipe.train.batch_size}"
             for one, recipe in zip(chain, recipes, strict=True)
         )
-        return Trained(label, stages, spent.training, spent.distillation, seconds / 60)
+        return Trained(label, stages, spent.training, spent.distillation, seconds / 60, _fingerprint(recipes))
 
 
-def _write(out: Path, result: Reproduction, each: Sequence[Evaluation]) -> None:
-    """`each`: all seeds by themselves, for the record."""
-    save(quality_figure(result), out / "quality.png")
-    if (validity := validity_figure(result)) is not None:
-        save(validity, out / "validity.png")
-    save_fronts(result.evaluations, result.steps, out)
-    for table in aligned_tables(result.evaluations, result.steps):
-        write_text(out / f"{table.name}.csv", csv_text(table))
-    write_json(out / "results.json", [evaluation.as_data() for evaluation in result.evaluations])
-    write_json(out / "seeds.json", [evaluation.as_data() for evaluation in each])
-    write_text(out / "report.html", reproduction_report(result))
+def _fingerprint(recipes: Sequence[TrainingRecipe]) -> str:
+    """Of all settings that shape a model, but for its seed."""
+    settings = [{**shaping_settings(recipe), "train.seed": None} for recipe in recipes]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from multimdm.evaluation.conditional_entropy import Study, run
 from multimdm.report.entropy_figure import save_entropy_figure, study_title, write_csv
-from multimdm.reproduce.places import Places
+from multimdm.reproduce.models import Folders
 from multimdm.reproduce.stages import Stage
 from multimdm.training.overall import Overall
 
@@ -17,7 +17,7 @@ class EntropyStudy:
     """As `multimdm entropy` makes it."""
 
     name: str
-    places: Places
+    folders: Folders
     study: Study
 
     def check(self) -> None:
@@ -25,7 +25,7 @@ class EntropyStudy:
 
     def stages(self) -> list[Stage]:
         """The draws."""
-        file = self.places.results(self.name) / "entropy.csv"
+        file = self.folders.results(self.name) / "entropy.csv"
 
         def go(overall: Overall) -> None:
             overall.begin(self.name, "conditional entropy")
@@ -45,4 +45,4 @@ class EntropyStudy:
 
     def write(self) -> Path:
         """The stage has written it."""
-        return self.places.results(self.name)
+        return self.folders.results(self.name)

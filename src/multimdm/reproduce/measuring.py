@@ -12,7 +12,7 @@ from multimdm.evaluation.real_text import real_text
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store
 from multimdm.evaluation.subject import Subject
-from multimdm.reproduce.places import Places
+from multimdm.reproduce.models import Folders
 from multimdm.reproduce.scale import Scale
 from multimdm.samplers.settings import Law, Order
 
@@ -38,6 +38,11 @@ class Measuring:
     """Else samples are drawn once, at the temperature given or advised."""
     order: Order | None = None
     temperature: float | None = None
+    held_out: bool = True
+    """Whether held-out text is measured too."""
+    trajectories: bool = False
+    is_limit: bool = False
+    """Whether others are shown beside it: it is drawn once at each K, and nothing else is asked of it."""
 
     @property
     def name(self) -> str:
@@ -77,39 +82,43 @@ class Measuring:
             "order": self.order,
             "temperature": self.temperature,
             "judges": list(settings.judges),
-            "recall_strings": settings.recall_strings,
+            "recall_strings": settings.recall_strings if self.held_out else 0,
+            **({"trajectories": True} if self.trajectories else {}),
         }
 
-    def run(self, places: Places, watch: Callable[[float, str], None]) -> None:
+    def run(self, folders: Folders, watch: Callable[[float, str], None]) -> None:
         """Do what is missing; every finished measurement is kept."""
-        opened = self._opened(places, self.model, Judges())
+        opened = self._opened(folders, self.model, Judges())
         work = [task for subject, plan in opened for task in tasks(subject, plan)]
         run_tasks(work, watch)
 
-    def collected(self, places: Places, label: str, judges: Judges) -> dict[str, Evaluation]:
+    def collected(self, folders: Folders, label: str, judges: Judges) -> dict[str, Evaluation]:
         """By the name of the judge. Those that were opened for other models serve again: loading takes time."""
-        opened = self._opened(places, label, judges)
+        opened = self._opened(folders, label, judges)
         names = self.scale.settings.judges
         return {name: collect(subject, plan) for name, (subject, plan) in zip(names, opened, strict=True)}
 
-    def _opened(self, places: Places, label: str, judges: Judges) -> list[tuple[Subject, Plan]]:
+    def _opened(self, folders: Folders, label: str, judges: Judges) -> list[tuple[Subject, Plan]]:
         settings = self.scale.settings
-        path = self.model if is_perfect(self.model) else str(places.model(self.model, self.seed))
+        path = self.model if is_perfect(self.model) else str(folders.model(self.model, self.seed))
         drawing = Drawing(num=self.samples, seed=self.seed, law=Law(order=self.order))
-        opened, found = Subject.open(path, label, drawing, Store(places.points), "auto").with_teacher(), []
-        text = real_text(settings.data or places.data, opened.model, opened.length)
+        opened, found = Subject.open(path, label, drawing, Store(folders.points), "auto"), []
+        opened = opened.with_teacher() if self.held_out else opened
+        text = real_text(settings.data or folders.data, opened.model, opened.length)
         if self.temperature is not None:
             opened = replace(opened, given_temperature=self.temperature)
+        own = () if self.is_limit else (opened.temperature,)
         plan = Plan(
             steps=self.steps,
-            temperatures=settings.temperatures if self.match_entropy else (opened.temperature,),
+            temperatures=settings.temperatures if self.match_entropy else own,
             align="corpus" if self.match_entropy else "own",
             text=text,
-            nelbo_text=text,
-            recall_strings=settings.recall_strings,
+            nelbo_text=text if self.held_out else None,
+            recall_strings=settings.recall_strings if self.held_out else 0,
+            trajectories=self.trajectories,
         )
         for name in settings.judges:
-            judge = str(places.model(name, _JUDGE_SEED)) if name in self.scale.runs else name
+            judge = str(folders.model(name, _JUDGE_SEED)) if name in self.scale.runs else name
             subject = replace(opened, judge=judges.make(judge, opened.model, opened.length))
             found.append((subject, plan))
         return found

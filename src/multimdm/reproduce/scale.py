@@ -47,6 +47,8 @@ class ScaleSettings:
     """Noise strings of the recall of held-out text in one step; 0 leaves it out."""
     absent: dict[str, str] = field(default_factory=dict)
     """Models that specifications name and that are left out at this scale -> why."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Key of a recipe -> its value for all models of this scale that do not set it themselves."""
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -62,6 +64,10 @@ class Entry:
     """Another model, from which all comes that is not said here; if nothing else is said, it is that very model."""
     set: dict[str, Any] = field(default_factory=dict)
     """Key of the recipe (train.steps) -> another value."""
+    says: str | None = None
+    """What it is, in a line, for who watches its training."""
+    cost: PositiveFloat | None = None
+    """Of a step, beside those of other models; 1 unless given. For the estimate of the time left."""
 
 
 @plain(frozen=True)
@@ -73,6 +79,8 @@ class Run:
     recipe: str
     start: str | None
     set: Mapping[str, Any]
+    says: str | None = None
+    cost: float = 1.0
 
 
 @plain(frozen=True)
@@ -133,8 +141,7 @@ class Scale:
 
 def read_scale(name: str, longer: int = 1) -> Scale:
     """From a file, or by the name of one that comes with the package."""
-    path = find_file(name, "scale", "paper/scales")
-    data = read_yaml(path)
+    path, data = _contents(name)
     entries = data.pop("runs", None)
     if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
         raise ValueError(f"{path}: runs must map the name of each model to how it is trained")
@@ -144,11 +151,31 @@ def read_scale(name: str, longer: int = 1) -> Scale:
     if 1.0 not in settings.temperatures:
         raise ValueError(f"{path}: temperatures must have 1.0 among them; got {list(settings.temperatures)}")
     parsed = {str(key): parse_recipe(entry, Entry, f"{path}: runs.{key}") for key, entry in entries.items()}
-    runs = {key: _run(key, parsed, path) for key in parsed}
+    found = {key: _run(key, parsed, path) for key in parsed}
+    runs = {key: replace(run, set={**settings.set, **run.set}) for key, run in found.items()}
     scale = Scale(path.stem, settings, {key: _with_true_start(run, runs) for key, run in runs.items()}, longer)
     for key in scale.runs:
         scale.chain(key)
     return scale
+
+
+def _contents(name: str, below: tuple[Path, ...] = ()) -> tuple[Path, dict[str, Any]]:
+    """A file and what it says, where `like` names another scale from which all comes that it does not say."""
+    path = find_file(name, "scale", "paper/scales")
+    data = read_yaml(path)
+    like = data.pop("like", None)
+    if like is None:
+        return path, data
+    if not isinstance(like, str) or path in below:
+        raise ValueError(f"{path}: like must name another scale, which is not like this one; got {like!r}")
+    return path, _over(_contents(like, (*below, path))[1], data)
+
+
+def _over(base: Any, changed: Any) -> Any:
+    """Mappings key by key, where what is changed counts; anything else as it is changed."""
+    if not (isinstance(base, dict) and isinstance(changed, dict)):
+        return changed
+    return {**base, **{key: _over(base.get(key), value) for key, value in changed.items()}}
 
 
 def _with_true_start(run: Run, runs: Mapping[str, Run]) -> Run:
@@ -173,6 +200,8 @@ def _run(name: str, entries: Mapping[str, Entry], path: Path) -> Run:
             recipe=entry.recipe or base.recipe,
             start=entry.start or base.start,
             set={**base.set, **entry.set},
+            says=entry.says,
+            cost=entry.cost or base.cost,
         )
     if entry.command is None or entry.recipe is None:
         missing = "command" if entry.command is None else "recipe"
@@ -181,4 +210,4 @@ def _run(name: str, entries: Mapping[str, Entry], path: Path) -> Run:
         raise ValueError(
             f"{path}: runs.{name}: pretrain begins with random weights; it takes no start ({entry.start!r})"
         )
-    return Run(name, entry.command, entry.recipe, entry.start, entry.set)
+    return Run(name, entry.command, entry.recipe, entry.start, entry.set, entry.says, entry.cost or 1.0)

@@ -12,7 +12,7 @@ from multimdm.training.recipes import read_recipe
 from multimdm.training.settings import STRICT, NonNegativeFloat, Positive
 from multimdm.training.shipped import find_file
 
-Kind = Literal["comparison", "conditional_entropy", "harness"]
+Kind = Literal["comparison", "conditional_entropy", "harness", "quickstart"]
 Rule = Literal["stages", "total"]
 Published = dict[str, tuple[float, ...]]
 """Label of a model -> GenPPL at each K, or per cent at each number of tokens per step."""
@@ -58,20 +58,26 @@ class Spec:
     """Which tables and figures of the paper, by their labels."""
     kind: Kind = "comparison"
     """comparison: models by K. conditional_entropy: the study of Fig. conditional_entropy, which trains nothing.
-    harness: benchmarks at 1, 2 and 4 tokens per step."""
+    harness: benchmarks at 1, 2 and 4 tokens per step. quickstart: a comparison that is told as a story."""
     models: dict[str, str | Drawn] = field(default_factory=dict)
     """Label -> name of the model in the scale, with how it is drawn if that is to be said. Of a comparison on Tales
     also perfect models by their names (perfect:M=20,rho=0.5): what is lost without a network's mistakes."""
+    limits: dict[str, str | Drawn] = field(default_factory=dict)
+    """Of a quickstart: label -> model beside which the others are shown, whatever its budget; it is drawn once."""
     match_entropy: bool = True
     """Of a comparison: match the entropy of samples by temperature. Else each model is drawn once, as its label or its
     checkpoint says."""
+    held_out: bool = True
+    """Of a comparison: measure held-out text too, its NELBO and its recall in one step."""
+    trajectories: bool = False
+    """Of a comparison: keep the way from noise to text of one sample at each K."""
     samples: Positive | None = None
     """Per measurement, instead of the scale's own number."""
     reference: str | None = None
     """Label of the model that the others are compared with seed by seed; the first unless given."""
-    equal: Rule = "stages"
-    """What must be equal for all models. stages: the sequences of training, and those of distillation among the
-    distilled. total: all sequences together."""
+    equal: Rule | dict[Rule, tuple[str, ...]] = "stages"
+    """What must be equal for all models, or rule -> labels of those for which it must. stages: the sequences of
+    training, and those of distillation among the distilled. total: all sequences together."""
     steps: dict[str, tuple[Positive, ...]] = field(default_factory=dict)
     """Scale -> K, where they are not those of the scale."""
     published: dict[str, dict[str, Published]] = field(default_factory=dict)
@@ -87,6 +93,13 @@ class Spec:
             raise ValueError(f"the section harness is for the kind harness, and needed there; the kind is {self.kind}")
         tables = self.harness.tasks if self.harness is not None else ("entropy-aligned", "temperature-aligned")
         labels = {*self.models, *([self.harness.base] if self.harness is not None else [])}
+        if (self.kind == "quickstart") != bool(self.limits):
+            raise ValueError(f"limits are for the kind quickstart, and needed there; the kind is {self.kind}")
+        if both := [label for label in self.limits if label in self.models]:
+            raise ValueError(f"a label must be that of a model or of a limit; '{both[0]}' is both")
+        for label in (label for rule_labels in self.rules.values() for label in rule_labels):
+            if label not in self.models:
+                raise ValueError(f"equal must name labels of models; there is no '{label}'")
         if self.match_entropy and any(one.order or one.temperature is not None for one in self.drawn.values()):
             raise ValueError("order and temperature of models need match_entropy: false; temperatures would differ")
         if self.reference is not None and self.reference not in self.models:
@@ -102,8 +115,14 @@ class Spec:
 
     @property
     def drawn(self) -> dict[str, Drawn]:
-        """Label -> model, all said."""
-        return {label: Drawn(model=one) if isinstance(one, str) else one for label, one in self.models.items()}
+        """Label -> model, all said; limits come last."""
+        named = {**self.models, **self.limits}
+        return {label: Drawn(model=one) if isinstance(one, str) else one for label, one in named.items()}
+
+    @property
+    def rules(self) -> dict[Rule, tuple[str, ...]]:
+        """Rule -> labels of the models that must have equal budgets by it."""
+        return self.equal if isinstance(self.equal, dict) else {self.equal: tuple(self.models)}
 
 
 def read_spec(name: str) -> tuple[str, Spec]:

@@ -1,18 +1,24 @@
-"""Stages done by any number of processes: each takes what is ready and what no other works on."""
+"""Processes that work side by side: each takes stages that no other works on, and a GPU of its own."""
 
+import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
+import torch
+from filelock import FileLock, Timeout
+
 from multimdm.pipeline.ranks import speaks
-from multimdm.reproduce.locks import locked
 from multimdm.reproduce.stages import Stage
 from multimdm.training.overall import Overall
 
 _SECONDS_BETWEEN_LOOKS = 5.0
 
 
-def work(stages: Sequence[Stage], locks: Path) -> None:
+def do_all(stages: Sequence[Stage], locks: Path) -> None:
     """Until all stages are done, by this process or by others that were given the same ones.
 
     A lock goes with the process that holds it, so a stage whose process was killed is taken up by another.
@@ -61,3 +67,59 @@ def _take(stage: Stage, locks: Path, overall: Overall) -> bool:
         else:
             stage.run(overall)
         return True
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Whether the lock could be had. It is held until the end, and never outlives the process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Where files cannot be locked, the library's substitute would stay behind when a process is killed.
+    lock = FileLock(path, timeout=0, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+@contextmanager
+def own_gpu() -> Iterator[None]:
+    """Compute on a GPU that no other process of ours has, where there are several and no launcher chooses."""
+    names = gpu_names()
+    if len(names) < 2 or "LOCAL_RANK" in os.environ:
+        yield
+        return
+    with claimed(names, _folder()) as number:
+        torch.cuda.set_device(number)
+        yield
+
+
+@contextmanager
+def claimed(names: list[str], folder: Path) -> Iterator[int]:
+    """The place of a GPU in the list that fewest processes have claimed; it is ours until the end.
+
+    A GPU has as many places as there are processes: the first of all GPUs are taken before the second of any.
+    """
+    for place in count():
+        for number, name in enumerate(names):
+            with locked(folder / f"{name}-{place}.lock") as free:
+                if free:
+                    yield number
+                    return
+
+
+def gpu_names() -> list[str]:
+    """Of those that this process sees, as other processes know them too."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    seen = torch.cuda.device_count()
+    names = visible.split(",") if visible else [str(number) for number in range(seen)]
+    return [name.strip().replace("/", "-") for name in names][:seen]
+
+
+def _folder() -> Path:
+    """On this machine, unlike the results."""
+    return Path(tempfile.gettempdir()) / f"multimdm-gpus-{os.getuid()}"

@@ -4,37 +4,34 @@ import json
 import re
 import signal
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from multimdm import load
 from multimdm.cli.main import main
 from multimdm.evaluation.subject import Subject
-from multimdm.quickstart import running
-from multimdm.quickstart.running import run
-from multimdm.quickstart.stages import FAST, FULL, Budget, stages
-from multimdm.report.quickstart_report import in_one_sentence
+from multimdm.report.quickstart_report import Story, in_one_sentence
+from multimdm.reproduce import measuring, running
+from multimdm.reproduce.models import Folders, recipe_of
+from multimdm.reproduce.running import Request, open_experiment, run_all
+from multimdm.reproduce.scale import read_scale
 from multimdm.training import loop
 from support.runs import asking, weights
+from support.tiny_quickstart import TINY, tiny_quickstart
+from support.tiny_reproduction import write_yaml
 
-TINY = Budget(
-    pretrain=10,
-    continued=5,
-    distilled=5,
-    teacher=6,
-    samples=3,
-    steps=(1, 4),
-    temperatures=(1.0, 0.8),
-    checkpoint_every=2,
-    batch=4,
-    validation=8,
-)
+
+def run(out: Path, seed: int) -> Story:
+    experiment = tiny_quickstart(out, seed)
+    run_all(experiment)
+    return experiment.story
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("quickstart")
-    return out, run(out, TINY, seed=1)
+    return out, run(out, seed=1)
 
 
 def test_it_leaves_a_report_and_pictures(finished):
@@ -76,13 +73,33 @@ def test_the_limits_are_measured_too(finished):
     assert all(one.aligned[-1].measurement.gen_ppl.value > best.value for one in story.evaluations)
 
 
-def test_the_branches_have_equal_budgets():
-    for budget in (FULL, FAST):
-        plan = {stage.name: stage for stage in stages(budget, 0)}
-        for one, other in (("mdlm", "multimdm"), ("mdlm-distilled", "multimdm-distilled")):
-            assert plan[one].steps == plan[other].steps
-        branch = sum(plan[name].steps for name in ("mdlm-start", "multimdm", "multimdm-distilled"))
-        assert plan["ar"].steps + plan["quantile"].steps == branch
+@pytest.mark.parametrize("name", ["quickstart", "quickstart-fast"])
+def test_the_branches_have_equal_budgets(name, tmp_path):
+    scale = read_scale(name)
+    steps = {run.name: recipe_of(run, scale, 0, Folders(tmp_path)).train.steps for run in scale.runs.values()}
+    for one, other in (("mdlm", "multimdm"), ("mdlm-distilled", "multimdm-distilled")):
+        assert steps[one] == steps[other]
+    branch = sum(steps[name] for name in ("mdlm-start", "multimdm", "multimdm-distilled"))
+    assert steps["ar"] + steps["quantile"] == branch
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("quantile", r"equally many sequences in all; they saw: .*quantile noise 84"),
+        ("mdlm", r"equally many sequences of training; they saw: .*MultiMDM 60"),
+    ],
+)
+def test_a_branch_with_more_steps_is_refused(model, message, tmp_path):
+    runs = {**TINY["runs"], model: {"set": {"train.steps": 15}}}
+    scale = write_yaml(tmp_path / "tiny.yaml", {**TINY, "runs": runs})
+    with pytest.raises(ValueError, match=message):
+        open_experiment(Request("quickstart", scale, 1, tmp_path / "out"))
+
+
+def test_the_story_is_told_of_one_seed(tmp_path):
+    with pytest.raises(ValueError, match="quickstart is told of one seed; got 2"):
+        open_experiment(Request("quickstart", "quickstart", 2, tmp_path))
 
 
 def test_what_the_stages_make(finished):
@@ -100,55 +117,63 @@ def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch, capfd):
     out, _ = finished
     monkeypatch.setattr(loop._Run, "_one_step", _interrupted(loop._Run._one_step, after=13))
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, TINY, seed=1)
+        run(tmp_path, seed=1)
     monkeypatch.undo()
     monkeypatch.setattr(Subject, "aligned", _interrupted(Subject.aligned, after=3))
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, TINY, seed=1)
+        run(tmp_path, seed=1)
     monkeypatch.undo()
     monkeypatch.setattr(Subject, "measured", asking(Subject.measured, signal.SIGTERM))
     with pytest.raises(SystemExit, match="143"):
-        run(tmp_path, TINY, seed=1)
-    assert re.search(r"kept \d+ of 51 measurements; the same command goes on", capfd.readouterr().err)
+        run(tmp_path, seed=1)
+    assert re.search(r"kept \d+ of \d+ measurements; the same command goes on", capfd.readouterr().err)
     monkeypatch.undo()
-    run(tmp_path, TINY, seed=1)
+    run(tmp_path, seed=1)
     for name in ("mdlm", "multimdm-distilled", "quantile"):
         assert weights(tmp_path / name) == weights(out / name)
     assert _numbers(tmp_path) == _numbers(out)
 
 
-def test_again_it_trains_nothing(finished, monkeypatch):
+def test_again_it_trains_and_measures_nothing(finished, monkeypatch):
     out, _ = finished
     before = _numbers(out)
     monkeypatch.setattr(loop._Run, "_one_step", _interrupted(None, after=0))
-    monkeypatch.setattr(running, "_CALL", 1.0)
-    run(out, TINY, seed=1)
+    monkeypatch.setattr(measuring, "run_tasks", _interrupted(None, after=0))
+    run(out, seed=1)
     assert _numbers(out) == before
 
 
 def test_another_seed_needs_another_place(finished):
     out, _ = finished
-    with pytest.raises(ValueError, match=r"train.seed = 1, not 2.*--out"):
-        run(out, TINY, seed=2)
+    with pytest.raises(ValueError, match=r"train.seed was 1 and is 2.*--out"):
+        run(out, seed=2)
 
 
 def test_the_command(monkeypatch, tmp_path, capsys, finished):
     story = finished[1]
     asked = {}
 
-    def instead(out, budget, seed):
-        asked.update(out=out, budget=budget, seed=seed)
+    def instead(scale, out, seed):
+        asked.update(scale=scale, out=out, seed=seed)
         return story
 
-    monkeypatch.setattr(running, "run", instead)
+    monkeypatch.setattr(running, "run_quickstart", instead)
     assert main(["quickstart", "--fast", "--seed", "3", "--out", str(tmp_path)]) == 0
-    assert asked == {"out": tmp_path, "budget": FAST, "seed": 3}
+    assert asked == {"scale": "quickstart-fast", "out": tmp_path, "seed": 3}
     printed = capsys.readouterr().out
     assert f"multimdm sample {tmp_path}/quantile/model --steps 2" in printed
     assert f"multimdm sample {tmp_path}/mdlm/model --steps 2" in printed
     assert in_one_sentence(story) in printed
+    assert main(["quickstart", "--out", str(tmp_path)]) == 0
+    assert asked == {"scale": "quickstart", "out": tmp_path, "seed": 0}
     assert main(["quickstart", "--seed", "-1"]) == 2
     assert "--seed must be 0 or more; got -1" in capsys.readouterr().err
+
+
+def test_ranks_of_a_launcher_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["quickstart", "--out", str(tmp_path)]) == 2
+    assert "the quickstart is one process: start it without torchrun" in capsys.readouterr().err
 
 
 def test_the_commands_it_names_work(finished, tmp_path, capsys):
