@@ -14,7 +14,6 @@ from multimdm.reproduce.budgets import budget, check_equal
 from multimdm.reproduce.experiment import ModelExperiment
 from multimdm.reproduce.measuring import Measuring
 from multimdm.reproduce.models import chain_of_recipes, shaping_settings
-from multimdm.reproduce.recipes import chain_of_recipes
 from multimdm.reproduce.results import with_figures, write_results
 from multimdm.reproduce.stages import Stage, measuring_stage, training_seconds
 from multimdm.training.schema import TrainingRecipe
