@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from multimdm._files import write_text
+from multimdm.data import encoding
 from torture_leavings import half_written, named
 
 PATIENCE = 300
@@ -52,7 +53,9 @@ class Work:
 
     def begun(self, out: Path) -> bool:
         """Whether something is there that need not be done again."""
-        return bool(named(out / "checkpoints", "step-")) or bool(named(out / "points", "")) or (out / "train").exists()
+        encoded = out.with_name(f".{out.name}.unfinished") / "source-000"
+        folders = {out / "checkpoints": "step-", out / "points": "", encoded: "0", out: "train"}
+        return any(named(folder, start) for folder, start in folders.items())
 
     def writing(self, out: Path) -> bool:
         """Whether something is half-written."""
@@ -109,6 +112,7 @@ def furnish(home: Path) -> None:
         write_text(home / "text.txt", "\n".join(lines) + "\n")
     for name in LOADED:
         importlib.import_module(name)
+    encoding.BATCH_CHARACTERS = 1 << 14  # some twenty pieces of the text, of which a killed command keeps a few
 
 
 def alone() -> dict[str, str]:

@@ -21,7 +21,7 @@ def leavings(out: Path) -> dict[str, str]:
         if name == "metrics.jsonl":
             content = _timeless(content)
         found[str(path.relative_to(out))] = hashlib.sha256(content).hexdigest()
-    return {**found, **dict.fromkeys(half_written(out), "half-written")}
+    return {**found, **dict.fromkeys(named(out.parent, f".{out.name}."), "beside it")}  # half-written, or unfinished
 
 
 def _timeless(content: bytes) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, GenerationConfig, pipeline
+from transformers import AutoModel, AutoTokenizer, GenerationConfig, StoppingCriteriaList, pipeline
 
 from multimdm.hf import MultiMDMModel
 from multimdm.objectives.next_token import shift_right
@@ -168,6 +168,23 @@ def test_randomness():
     assert greedy[0] == greedy[1] == held(1).generate(ids, temperature=0.0, steps=1).tolist()
 
 
+def test_wishes_for_nothing_are_granted():
+    """Values that ask for nothing, which scripts pass along; a dictionary may be asked for."""
+    hf, ids = held(), torch.tensor([[1, 2]])
+    nothing = {"num_beams": 1, "repetition_penalty": 1.0, "min_new_tokens": 0, "output_scores": False}
+    wanted = hf.generate(ids, max_new_tokens=4, seed=1)
+    made = hf.generate(ids, max_new_tokens=4, seed=1, stopping_criteria=StoppingCriteriaList(), **nothing)
+    assert torch.equal(made, wanted)
+    assert torch.equal(hf.generate(ids, max_new_tokens=4, seed=1, return_dict_in_generate=True).sequences, wanted)
+
+
+def test_embeddings_are_found_and_keep_their_size():
+    hf = held()
+    assert hf.get_input_embeddings() is hf.network.vocab_embed
+    with pytest.raises(ValueError, match="the vocabulary cannot be resized: ids behind it are masks"):
+        hf.resize_token_embeddings(20)
+
+
 def test_a_generation_config_is_heard():
     hf, ids = held(), torch.tensor([[1, 2]])
     config = GenerationConfig(max_new_tokens=4, temperature=0.5, num_return_sequences=2, do_sample=True)
@@ -183,7 +200,9 @@ def test_a_generation_config_is_heard():
         ({"max_new_tokens": 0}, "max_new_tokens must be at least 1; got 0"),
         ({"max_new_tokens": 2, "max_length": 4}, "give max_new_tokens or max_length, not both; got 2 and 4"),
         ({"max_length": 1}, "max_length must be at least that of the prompt, 2; got 1"),
-        ({"num_beams": 4}, "there is no option 'num_beams'"),
+        ({"num_beams": 4}, "no option 'num_beams' for models that draft all positions of a text together; leave it"),
+        ({"streamer": print}, "no option 'streamer' for models that draft all positions of a text together"),
+        ({"output_scores": True}, "no option 'output_scores' for models"),
         ({"step": 4}, "there is no option 'step'; did you mean steps?"),
         ({"num_return_sequences": 0}, "num_return_sequences must be at least 1; got 0"),
         ({"attention_mask": torch.ones(1, 3)}, r"attention_mask must have the shape of input_ids, \[1, 2\]"),

@@ -47,7 +47,7 @@ _AFTERWARDS = {
     **dict.fromkeys(("quickstart", "train-text", "reproduce", "pareto"), _GOES_ON),
     **dict.fromkeys(RECIPE_COMMANDS, "; the same command goes on from what was saved"),
     "evaluate": "; with --out, the same command goes on from what was measured",
-    "prepare": "; nothing half-written is left, and the same command begins anew",
+    "prepare": "; what was finished is kept, and the same command goes on",
 }
 """What is said of a command that was stopped at once, where nothing was to be finished first."""
 

@@ -24,7 +24,8 @@ class Options(PrepareOptions):
     Example: multimdm prepare book.txt --tokenizer bpe:4096 --length 128 --valid-fraction 0.05 --out data/book
 
     Writes tokens.bin and lengths.bin (memory-mapped arrays), counts.bin (how often each token occurs), the tokenizer,
-    and manifest.json (what was done, from what, and how much there is). Asked for the same again, it does nothing.
+    and manifest.json (what was done, from what, and how much there is). Asked for the same again, it does nothing;
+    stopped, it goes on where it was when the same command is given.
     """
 
     sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE ...")] = ()
@@ -33,7 +34,10 @@ class Options(PrepareOptions):
     preset: Literal["lm1b", "openwebtext"] | None = None
     """Defaults for a corpus of the field; other options override them. --preset lm1b --help shows them."""
     force: bool = False
-    """Prepare anew even if the directory holds prepared data."""
+    """Prepare anew even if the directory holds prepared data, or an unfinished preparation of something else."""
+    workers: int = 1
+    """Processes that encode, for machines with many cores. One uses them all as far as the tokenizer can; the result is
+    the same."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -74,7 +78,7 @@ def run(options: Options) -> None:
 
     start = time.perf_counter()
     with Bar() as bar:
-        prepared = prepare(options, options.out, options.force, bar.show)
+        prepared = prepare(options, options.out, options.force, bar.show, options.workers)
     print(_summary(prepared, time.perf_counter() - start))
 
 
@@ -122,6 +126,7 @@ def _summary(prepared: "Prepared", seconds: float) -> str:
         lines = [f"{prepared.directory} is up to date: nothing has changed (--force prepares it anew)"]
     else:
         lines = [f"wrote {prepared.directory} in {seconds:.1f} s"]
+        lines[0] += f", going on with {prepared.kept:,} documents that were encoded" if prepared.kept else ""
     lines.append(f"  tokenizer  {first.tokenizer}, {first.vocab_size:,} tokens, {first.tokenizer_fingerprint[:12]}")
     for split, manifest in prepared.manifests.items():
         counts = manifest.counts

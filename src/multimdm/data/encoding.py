@@ -1,6 +1,6 @@
 """Documents to ids, in batches that are large enough for the tokenizer to use all cores."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -35,6 +35,18 @@ class Encoded:
         last = ends[stop - 1] if stop else 0
         starts = None if self.starts is None else self.starts[start:stop]
         return Encoded(self.ids[first : max(first, last)], self.lengths[start:stop], starts)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Encoded]") -> "Encoded":
+        """The documents of all parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        starts = [part.starts for part in parts if part.starts is not None]
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+            np.concatenate(starts) if starts else None,
+        )
 
     def where(self, chosen: Bool[np.ndarray, " D"]) -> "Encoded":
         """The documents for which the boolean array is true."""

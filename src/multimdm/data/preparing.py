@@ -16,19 +16,21 @@ from pathlib import Path
 from typing import Literal
 
 from multimdm._files import whole_directory
+from multimdm._stopping import Listener
 from multimdm.data.detokenize import DETOKENIZERS
-from multimdm.data.encoding import Encoded, encode_documents, token_dtype
+from multimdm.data.encoding import Encoded
+from multimdm.data.encoding_work import Crew, Encoder, source_pieces
 from multimdm.data.foreign_tokenizers import directory_hash, load_tokenizer
-from multimdm.data.manifest import Manifest, SourceStamp
+from multimdm.data.manifest import Manifest
 from multimdm.data.mixture import interleave, parse_weight
 from multimdm.data.options import PrepareOptions
-from multimdm.data.pairs import encode_pairs, pair_frame, prompt_form
 from multimdm.data.reuse import existing, reusable
 from multimdm.data.sources import Source, open_source
 from multimdm.data.split_writer import SplitWriter
 from multimdm.data.splitting import Split, hold_out_fraction, hold_out_last, take
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.data.trained_tokenizers import bpe_size, train_bpe, train_chars
+from multimdm.data.unfinished import OtherWorkError, Unfinished, unfinished
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Prepared:
     """Nothing had changed and nothing was done."""
     manifests: dict[str, Manifest]
     """By split: 'train' and 'valid', or 'all'."""
+    kept: int = 0
+    """Documents whose encoding was kept from an attempt that was stopped."""
 
 
 def prepare(
@@ -60,13 +64,17 @@ def prepare(
     out: str | Path,
     force: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
+    workers: int = 1,
 ) -> Prepared:
-    """Prepare a corpus in the directory `out`, unless it is there already.
+    """Prepare a corpus in the directory `out`, unless it is there already, by so many processes.
 
     With a validation split, `out` has the subdirectories train and valid. Data that were prepared otherwise are
-    replaced only with `force`. Nothing is ever left half-written.
+    replaced only with `force`. Nothing is ever left half-written. What is encoded when the work is stopped is kept
+    beside `out` (`unfinished.py`): the same call goes on from there, and comes to the same bytes.
     """
     options.check()
+    if workers < 1:
+        raise ValueError(f"--workers must be at least 1; got {workers}")
     out = Path(out)
     named = [parse_weight(part) for part in options.mix] or [(1.0, name) for name in options.sources]
     sources = [open_source(name, options.reading, options.split) for _, name in named]
@@ -78,30 +86,59 @@ def prepare(
     elif manifests := reusable(out, options, [*sources, *held_out], tokenizer_hash):
         return Prepared(out, True, manifests)
 
-    with whole_directory(out) as directory:
-        stamps = [
-            SourceStamp(source.name, [stamp.hashed() for stamp in source.stamps()]) for source in [*sources, *held_out]
-        ]
-        tokenizer = _tokenizer(options, sources, progress)
-        stream = _Stream(options, tokenizer, progress, [*sources, *held_out])
-        splits = stream.splits(sources, [weight for weight, _ in named], held_out)
+    with unfinished(out) as work, whole_directory(out) as directory:
+        request = work.request(options, [*sources, *held_out], tokenizer_hash, force)
+        tokenizer = _tokenizer(options, sources, progress, work)
+        stream = _Stream(options, tokenizer, progress, [*sources, *held_out], work)
         manifests = {}
         with ExitStack() as stack:
             names = ["train", "valid"] if options.holds_out else [None]
             writers = [stack.enter_context(SplitWriter(directory, name, options, tokenizer)) for name in names]
-            for split in splits:
-                for writer, documents in zip(writers, split, strict=False):
-                    if documents is not None:
-                        writer.add(documents)
+            crew = Crew(Encoder(options, tokenizer), workers, work.tokenizer_directory(tokenizer))
+            with Listener("what is being encoded is finished and kept") as listener:
+                try:
+                    for split in stream.splits([weight for weight, _ in named], stack.enter_context(crew), listener):
+                        for writer, documents in zip(writers, split, strict=False):
+                            if documents is not None:
+                                writer.add(documents)
+                except _AskedToStopError:
+                    raise listener.leaving(stream.kept_in_words()) from None
             for writer in writers:
-                manifests[writer.name or "all"] = writer.finish(stamps, tokenizer_hash)
-    return Prepared(out, False, manifests)
+                manifests[writer.name or "all"] = writer.finish(request.sources, tokenizer_hash)
+    return Prepared(out, False, manifests, stream.kept_before)
 
 
-def _tokenizer(options: PrepareOptions, sources: list[Source], progress: Callable[[Progress], None]) -> Tokenizer:
-    """Load the tokenizer, or make it from all documents of the sources (those given with --valid excepted)."""
+class _AskedToStopError(Exception):
+    """Leaves the work where a piece is whole."""
+
+
+def _tokenizer(
+    options: PrepareOptions, sources: list[Source], progress: Callable[[Progress], None], work: Unfinished
+) -> Tokenizer:
+    """Load the tokenizer, or make it from all documents of the sources (those given with --valid excepted), once."""
+    kept = work.tokenizer()
     if not (options.tokenizer.startswith("bpe:") or options.tokenizer == "chars"):
-        return load_tokenizer(options.tokenizer)
+        try:
+            tokenizer = load_tokenizer(options.tokenizer)
+        except ValueError:
+            if kept is None:
+                raise
+            return kept  # the Hub that gave it is silent now
+        if kept is not None and kept.fingerprint != tokenizer.fingerprint:
+            raise OtherWorkError(
+                f"--tokenizer {options.tokenizer} is not what it was when this preparation began; to begin anew, "
+                f"remove {work.directory}"
+            )
+    elif kept is not None:
+        return kept
+    else:
+        tokenizer = _made(options, sources, progress)
+    if kept is None:
+        work.keep_tokenizer(tokenizer)
+    return tokenizer
+
+
+def _made(options: PrepareOptions, sources: list[Source], progress: Callable[[Progress], None]) -> Tokenizer:
     detokenize = DETOKENIZERS[options.detokenize] if options.detokenize else str
     done = Progress("tokenizer", bytes_total=_total(sources))
 
@@ -143,19 +180,25 @@ class _Stream:
         tokenizer: Tokenizer,
         progress: Callable[[Progress], None],
         sources: list[Source],
+        work: Unfinished,
     ) -> None:
-        self._options, self._tokenizer, self._progress = options, tokenizer, progress
+        """`sources`: those held out come last."""
+        self._options, self._sources, self._progress = options, sources, progress
         self._done = Progress(bytes_total=None if options.repeat else _total(sources))
+        self._pieces = [work.pieces(number, tokenizer.fingerprint) for number in range(len(sources))]
+        self.kept_before = sum(pieces.documents for pieces in self._pieces)
+        """Documents of pieces that an earlier attempt kept."""
 
-    def splits(self, sources: list[Source], weights: list[float], held_out: list[Source]) -> Iterator[Split]:
-        """Documents in order, each for training or held out."""
+    def splits(self, weights: list[float], crew: Crew, listener: Listener) -> Iterator[Split]:
+        """Documents in order, each for training or held out; one weight for each source that is not held out."""
         options = self._options
+        encoded = [partial(self._encoded, number, crew, listener) for number in range(len(self._sources))]
+        sources, held_out = encoded[: len(weights)], encoded[len(weights) :]
         if options.mix:
             limit = options.room if options.layout == "padded" else None
-            starts = [partial(self._encoded, source) for source in sources]
-            batches = interleave(starts, weights, limit, options.repeat)
+            batches = interleave(sources, weights, limit, options.repeat)
         else:
-            batches = (batch for source in sources for batch in self._encoded(source))
+            batches = (batch for source in sources for batch in source())
         if options.max_documents is not None:
             batches = take(batches, options.max_documents)
         if options.valid_fraction is not None:
@@ -164,28 +207,32 @@ class _Stream:
             yield from hold_out_last(batches, options.valid_last)
         else:
             yield from (Split(batch, None) for batch in batches)
-            yield from (Split(None, batch) for source in held_out for batch in self._encoded(source))
+            yield from (Split(None, batch) for source in held_out for batch in source())
 
-    def _batches(self, source: Source) -> Iterator[Encoded]:
-        options, tokenizer = self._options, self._tokenizer
-        if options.layout == "pairs":
-            form = prompt_form(options.template, options.ends, tokenizer)
-            frame = pair_frame(tokenizer, options.length, form, token_dtype(tokenizer.vocab_size))
-            room = frame.room if options.too_long == "error" else None
-            return encode_pairs(source.pairs(options.fields, self._advance), tokenizer, form, room)
-        detokenize = DETOKENIZERS[options.detokenize] if options.detokenize else None
-        return encode_documents(source.documents(self._advance), tokenizer, detokenize)
-
-    def _encoded(self, source: Source) -> Iterator[Encoded]:
-        some = False
-        for batch in self._batches(source):
+    def _encoded(self, number: int, crew: Crew, listener: Listener) -> Iterator[Encoded]:
+        source, pieces = self._sources[number], self._pieces[number]
+        some, bytes_before = False, 0
+        for batch, end in source_pieces(source, self._options, pieces, crew):
             done = self._done
-            self._done = replace(done, documents=done.documents + len(batch), tokens=done.tokens + len(batch.ids))
+            self._done = replace(
+                done,
+                documents=done.documents + len(batch),
+                tokens=done.tokens + len(batch.ids),
+                bytes_read=done.bytes_read + end.bytes_read - bytes_before,
+            )
+            bytes_before = end.bytes_read
             self._progress(self._done)
+            if listener.asked:
+                raise _AskedToStopError
             some = some or len(batch) > 0
             yield batch
         if not some:
             raise ValueError(f"source '{source.name}' has no text: all its documents are blank")
 
-    def _advance(self, count: int) -> None:
-        self._done = replace(self._done, bytes_read=self._done.bytes_read + count)
+    def kept_in_words(self) -> str:
+        """What need not be done again."""
+        total = _total(self._sources)
+        if total is None:
+            return f"kept {sum(pieces.documents for pieces in self._pieces):,} documents, encoded"
+        kept = sum(pieces.bytes_read for pieces in self._pieces)
+        return f"kept {kept / 1e6:,.1f} of {total / 1e6:,.1f} MB of text, encoded"

@@ -5,10 +5,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from multimdm.data.manifest import NAME, Manifest
+from pydantic.dataclasses import dataclass
+
+from multimdm.data.manifest import NAME, Manifest, SourceStamp
 from multimdm.data.options import PrepareOptions
 from multimdm.data.sources import Source
 from multimdm.data.storage import OUR_FILES, verified_manifest
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, and what it is made of."""
+
+    options: dict[str, Any]
+    tokenizer_files_sha256: str | None
+    sources: list[SourceStamp]
 
 
 def existing(out: Path) -> dict[str, Path]:
@@ -43,7 +54,7 @@ def as_recorded(options: PrepareOptions) -> dict[str, Any]:
 
 
 def changes(
-    manifest: Manifest, options: PrepareOptions, sources: list[Source], tokenizer_hash: str | None
+    manifest: Manifest | Request, options: PrepareOptions, sources: list[Source], tokenizer_hash: str | None
 ) -> list[str]:
     """What is asked for now and was not then, in words; empty if the data can be used again.
 

@@ -19,6 +19,10 @@ from multimdm.data.hub_silence import hub_silence
 from multimdm.data.pairs import Pair, PairFields, pair_of
 
 
+class UnreachableError(ValueError):
+    """A data set of the Hub cannot be opened, perhaps only now."""
+
+
 @dataclass(frozen=True)
 class FileStamp:
     """What a local file was when it was read."""
@@ -60,15 +64,23 @@ class LocalSource:
         """Bytes of the files as they are on disk."""
         return sum(stamp.size for stamp in self.stamps())
 
-    def documents(self, advance: Callable[[int], None]) -> Iterator[str]:
-        """All documents that are not blank, file after file; `advance` is told of bytes read."""
-        for file in self.files:
+    @property
+    def parts(self) -> int:
+        """How many parts can be read one by one: the files."""
+        return len(self.files)
+
+    def documents(self, advance: Callable[[int], None], part: int | None = None) -> Iterator[str]:
+        """Documents that are not blank, of all files in order or of one; `advance` is told of bytes read."""
+        for file in self._read(part):
             yield from _not_blank(read_documents(file, self.reading, advance))
 
-    def pairs(self, fields: PairFields, advance: Callable[[int], None]) -> Iterator[Pair]:
-        """All prompts and answers, file after file."""
-        records = (record for file in self.files for record in read_records(file, advance))
+    def pairs(self, fields: PairFields, advance: Callable[[int], None], part: int | None = None) -> Iterator[Pair]:
+        """Prompts and answers, of all files in order or of one."""
+        records = (record for file in self._read(part) for record in read_records(file, advance))
         return (pair_of(record.values, fields, record.where) for record in records)
+
+    def _read(self, part: int | None) -> tuple[LocalFile, ...]:
+        return self.files if part is None else self.files[part : part + 1]
 
     def stamps(self) -> list[FileStamp]:
         """One for each file."""
@@ -92,11 +104,16 @@ class HubSource:
         """Unknown."""
         return None
 
-    def documents(self, advance: Callable[[int], None]) -> Iterator[str]:
+    @property
+    def parts(self) -> int:
+        """One: only a whole stream can be opened."""
+        return 1
+
+    def documents(self, advance: Callable[[int], None], part: int | None = None) -> Iterator[str]:
         """Row after row."""
         return _not_blank(self._rows())
 
-    def pairs(self, fields: PairFields, advance: Callable[[int], None]) -> Iterator[Pair]:
+    def pairs(self, fields: PairFields, advance: Callable[[int], None], part: int | None = None) -> Iterator[Pair]:
         """Row after row."""
         where = (f"source '{self.name}', row {number}" for number in count(1))
         return (pair_of(values, fields, place) for place, values in zip(where, self._open(), strict=False))
@@ -130,9 +147,9 @@ class HubSource:
         except Exception as error:  # whatever the Hub, the network or the data set's own files raise
             raise self._closed(reason(error)) from error
 
-    def _closed(self, why: str) -> ValueError:
+    def _closed(self, why: str) -> UnreachableError:
         where = f"split '{self.split}'" + (f", revision '{self.revision}'" if self.revision is not None else "")
-        return ValueError(
+        return UnreachableError(
             f"source '{self.name}': cannot open data set '{self.dataset}', {where} ({why}); check the name and "
             f"the connection, or give local files. {_WRITTEN}"
         )

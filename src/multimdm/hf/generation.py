@@ -17,6 +17,16 @@ _SHARED = ("max_new_tokens", "max_length", "num_return_sequences", "do_sample", 
 """What a GenerationConfig can say to us."""
 _IDLE = ("token_type_ids", "bos_token_id", "use_cache")
 """What callers pass by habit, and what changes nothing here: there is no cache, and prompts are as they are given."""
+_NEUTRAL: dict[str, tuple] = {
+    **dict.fromkeys(("num_beams", "num_beam_groups", "repetition_penalty", "length_penalty", "typical_p"), (1,)),
+    **dict.fromkeys(("min_new_tokens", "min_length", "no_repeat_ngram_size", "min_p"), (0,)),
+    **dict.fromkeys(("output_scores", "output_logits", "output_attentions", "output_hidden_states"), (False,)),
+    **dict.fromkeys(("early_stopping", "synced_gpus", "renormalize_logits"), (False,)),
+    **dict.fromkeys(("logits_processor", "stopping_criteria"), ([],)),
+}
+"""Values by which callers ask for nothing."""
+_THEIRS = {*GenerationConfig().to_dict(), *_NEUTRAL, "streamer", "assistant_model", "prefix_allowed_tokens_fn"}
+"""What `generate` can be asked for elsewhere."""
 
 
 def generate(
@@ -30,6 +40,7 @@ def generate(
     options = {**_said_by(generation_config), **options}
     # What is None is not said, here as there: `streamer=None` is no wish.
     options = {name: value for name, value in options.items() if value is not None and name not in _IDLE}
+    options = {name: value for name, value in options.items() if value not in _NEUTRAL.get(name, ())}
     input_ids = _either(input_ids, options.pop("inputs", None))
     end, pad = options.pop("eos_token_id", None), options.pop("pad_token_id", None)
     num = check_integer("num_return_sequences", options.pop("num_return_sequences", 1), 1)
@@ -40,6 +51,10 @@ def generate(
     options["seed"] = int(torch.randint(2**31, ())) if seed is None else seed
     longest = length_of(model, None)
     new = _new_tokens(model, input_ids, attention_mask, options, longest)
+    for name in options.keys() & (_THEIRS - set(_SHARED)):
+        raise ValueError(
+            f"there is no option '{name}' for models that draft all positions of a text together; leave it out"
+        )
     sampling, run = settings_of(**options)
     if input_ids is None:
         return _ended(fill(model, empty_canvas(num, new), sampling, run).ids, 0, end, pad)

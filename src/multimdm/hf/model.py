@@ -3,12 +3,13 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int64
 from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedModel
+from transformers.generation.utils import GenerateDecoderOnlyOutput
 from transformers.modeling_outputs import MaskedLMOutput
 
 from multimdm._checks import require
@@ -154,16 +155,29 @@ class MultiMDMModel(PreTrainedModel):
         attention_mask: Tensor | None = None,
         generation_config: GenerationConfig | None = None,
         **options: Any,
-    ) -> Tensor:
+    ) -> Tensor | GenerateDecoderOnlyOutput:
         """The given ids and behind them `max_new_tokens` new ones (or up to `max_length` in all), made by K calls.
 
         Options: steps (K), temperature, order, seed, top_p, top_k, num_return_sequences, do_sample=False for the most
         probable tokens, and the other fields of `multimdm.samplers.Sampling` and `multimdm.pipeline.Run`. What is left
         out is as the checkpoint advises. Without ids, new texts; ids of masks (from V on) are gaps that are filled.
         Padding, on either side, is told by the attention mask. Equal seeds give equal texts; without a seed,
-        torch.manual_seed decides.
+        torch.manual_seed decides. With return_dict_in_generate the ids are `.sequences` of what is given back.
         """
-        return generate(self.model, input_ids, attention_mask, generation_config, options)
+        in_a_dict = bool(options.pop("return_dict_in_generate", False))
+        ids = generate(self.model, input_ids, attention_mask, generation_config, options)
+        return GenerateDecoderOnlyOutput(sequences=cast("torch.LongTensor", ids)) if in_a_dict else ids
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The rows of the clean tokens, then those of the masks; of LLaDA the published table, with masks inside."""
+        return self.network.wte if isinstance(self.network, LLaDA) else self.network.vocab_embed
+
+    def resize_token_embeddings(self, *_: Any, **__: Any) -> nn.Module:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Refused: behind the clean tokens lie the masks."""
+        raise ValueError(
+            "the vocabulary cannot be resized: ids behind it are masks, and the process has its size; prepare data "
+            "with the model's tokenizer, or train a model with another"
+        )
 
     def _init_weights(self, module: nn.Module) -> None:
         """Networks come with their weights."""
