@@ -18,7 +18,6 @@ from multimdm.process.checks import check_integer, require
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.autoregressive import generate_autoregressive
 from multimdm.samplers.candi import generate_candi
-from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.foreign_names import our_word
 from multimdm.samplers.loop import Generated, Watch, generate
 from multimdm.samplers.settings import Sampling
@@ -183,8 +182,7 @@ def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
             run.watch,
         )
     step = step_of(process, sampling)
-    if isinstance(step, Confidence):
-        step.check(~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
+    step.check(process, ~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
     return lambda part, streams, run: generate(
         model.network, process, step, part.given, part.fixed, part.valid, streams, run.trace, run.watch
     )

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from multimdm.samplers.autoregressive import generate_autoregressive
     from multimdm.samplers.batch import Batch
     from multimdm.samplers.candi import generate_candi
-    from multimdm.samplers.clean import Choice, draw_clean
+    from multimdm.samplers.choice import Choice
     from multimdm.samplers.confidence import Confidence
     from multimdm.samplers.corrector import most_remasked, remask_sample
     from multimdm.samplers.grid import time_grid
     from multimdm.samplers.left_to_right import LeftToRight
     from multimdm.samplers.loop import Generated, Moved, Step, generate
+    from multimdm.samplers.question import Hypotheses, Question, ask
     from multimdm.samplers.rewrite import Rewrite
     from multimdm.samplers.scheduler import ProcessScheduler, SchedulerOutput
     from multimdm.samplers.settings import Sampling
@@ -27,16 +28,18 @@ __all__ = [
     "Choice",
     "Confidence",
     "Generated",
+    "Hypotheses",
     "LeftToRight",
     "Moved",
     "ProcessScheduler",
+    "Question",
     "Rewrite",
     "Sampling",
     "SamplingAdvice",
     "SchedulerOutput",
     "Step",
     "Trace",
-    "draw_clean",
+    "ask",
     "generate",
     "generate_autoregressive",
     "generate_candi",
@@ -51,19 +54,21 @@ __getattr__ = on_demand(
     {
         "Ancestral": "ancestral",
         "Batch": "batch",
-        "Choice": "clean",
+        "Choice": "choice",
         "Confidence": "confidence",
         "Generated": "loop",
+        "Hypotheses": "question",
         "LeftToRight": "left_to_right",
         "Moved": "loop",
         "ProcessScheduler": "scheduler",
+        "Question": "question",
         "Rewrite": "rewrite",
         "Sampling": "settings",
         "SamplingAdvice": "advice",
         "SchedulerOutput": "scheduler",
         "Step": "loop",
         "Trace": "trace",
-        "draw_clean": "clean",
+        "ask": "question",
         "generate": "loop",
         "generate_autoregressive": "autoregressive",
         "generate_candi": "candi",

@@ -15,7 +15,7 @@ def is_tied(process: Process) -> bool:
     return isinstance(process, MultiMask) and process.tied_noise
 
 
-def kept_end(process: Process, noise: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"] | None:
+def kept_noise(process: Process, noise: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"] | None:
     """The noise that a sampler begins with, if it has to be kept."""
     return noise if is_tied(process) else None
 
@@ -39,23 +39,23 @@ def require_shown(process: Process, who: str) -> None:
 
 def shown(process: Process, batch: Batch) -> Tensor | Mixture:
     """What the network is shown of the sequences; of given tokens and of padding no noise, for it is not known."""
-    if batch.end is None:
+    if batch.x_1 is None:
         return batch.x
-    return shown_with_end(masked_process(process, "tied noise"), batch.x, batch.end, given=~batch.free)
+    return shown_with_end(masked_process(process, "tied noise"), batch.x, batch.x_1, given=~batch.free)
 
 
 def reverse_step(process: Process, clean: Tensor, batch: Batch, s: Time, t: Time) -> Int64[Tensor, "B L"]:
     """x_s given hypotheses of the clean tokens; with tied noise on the path that ends in x_1."""
-    if batch.end is None:
+    if batch.x_1 is None:
         return process.reverse_sample(clean, batch.x, s, t, batch.generator)
     process = masked_process(process, "tied noise")
-    return anchored_reverse_sample(process, clean, batch.x, batch.end, s, t, batch.generator)
+    return anchored_reverse_sample(process, clean, batch.x, batch.x_1, s, t, batch.generator)
 
 
 def stay_masked(
     process: MultiMask, clean: Tensor, batch: Batch, s: Time, t: Time, u: Float64[Tensor, "B L"]
 ) -> Int64[Tensor, "B L"]:
     """x_s of positions that stay masked, likewise."""
-    if batch.end is None:
+    if batch.x_1 is None:
         return remain_masked(process, clean, batch.x, s, t, u)
-    return anchored_remain(process, clean, batch.x, batch.end, s, t, u)
+    return anchored_remain(process, clean, batch.x, batch.x_1, s, t, u)
