@@ -17,8 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from multimdm.process import MultiMask, Process, Time, fused_readout
-from multimdm.process.anchored import told_of_end
+from multimdm.process import Process, Time, fused_readout
 from multimdm.process.draws import draw_token, invert_cdf, uniform
 from multimdm.process.fusing import fuses
 from multimdm.process.precision import widened
@@ -159,9 +158,8 @@ class Question:
         """The prediction for some of the packed rows, with what a kept x_1 tells."""
         if self._ends is None:
             return logits
-        assert isinstance(self.process, MultiMask)
         t = self._times[rows] if isinstance(self._times, Tensor) else self._times
-        return told_of_end(self.process, logits, self._states[rows], self._ends[rows], t)
+        return self.process.path_to(self._ends[rows]).condition(logits, self._states[rows], t)
 
     @cached_property
     def _ends(self) -> Int64[Tensor, " N"] | None:

@@ -6,8 +6,6 @@ from torch import Tensor
 from multimdm.process import MultiMask, Process, Time
 from multimdm.process.base import Ids
 from multimdm.process.checks import kind_of, require
-from multimdm.process.refresh import bridge_draw, bridge_weights
-from multimdm.process.times import per_position
 
 
 def masked_process(process: Process, who: str) -> MultiMask:
@@ -28,8 +26,4 @@ def remain_masked(
     The bridge leads from the current mask towards the one that the hypothesis designates. At visible positions the
     result means nothing.
     """
-    at_s, at_t = (process.schedule(per_position(name, time, x_t)) for name, time in (("s", s), ("t", t)))
-    between = process.schedule.between(per_position("s", s, x_t), per_position("t", t, x_t))
-    target, current = (process.designated_mask(x) - process.vocab_size for x in (clean, x_t))
-    weights = bridge_weights(target == current, at_s.masks, at_t.masks, between.masks, process.num_masks)
-    return process.vocab_size + bridge_draw(u, weights, target, current, process.num_masks)
+    return process.remain(clean, x_t, s, t, u)

@@ -4,15 +4,13 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from multimdm.process import Mixture, MultiMask, Process, Time
-from multimdm.process.anchored import anchored_remain, anchored_reverse_sample, shown_with_end
 from multimdm.process.checks import require
 from multimdm.samplers.batch import Batch
-from multimdm.samplers.remain import masked_process, remain_masked
 
 
 def is_tied(process: Process) -> bool:
     """Whether the process has its noise tied to the text."""
-    return isinstance(process, MultiMask) and process.tied_noise
+    return process.tied_noise
 
 
 def kept_end(process: Process, noise: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"] | None:
@@ -31,7 +29,7 @@ def refuse_tied(process: Process, who: str) -> None:
 def require_shown(process: Process, who: str) -> None:
     """Of methods that leave no trace of x_1 in the state."""
     require(
-        isinstance(process, MultiMask) and process.noise_shown,
+        process.noise_shown,
         f"{who} is for a model that is shown its noise beside the text (tied noise), since nothing else would tell it "
         f"which text is meant; got {process!r}: use another order",
     )
@@ -39,23 +37,16 @@ def require_shown(process: Process, who: str) -> None:
 
 def shown(process: Process, batch: Batch) -> Tensor | Mixture:
     """What the network is shown of the sequences; of given tokens and of padding no noise, for it is not known."""
-    if batch.end is None:
-        return batch.x
-    return shown_with_end(masked_process(process, "tied noise"), batch.x, batch.end, given=~batch.free)
+    return process.path_to(batch.end).shown(batch.x, given=~batch.free)
 
 
 def reverse_step(process: Process, clean: Tensor, batch: Batch, s: Time, t: Time) -> Int64[Tensor, "B L"]:
     """x_s given hypotheses of the clean tokens; with tied noise on the path that ends in x_1."""
-    if batch.end is None:
-        return process.reverse_sample(clean, batch.x, s, t, batch.generator)
-    process = masked_process(process, "tied noise")
-    return anchored_reverse_sample(process, clean, batch.x, batch.end, s, t, batch.generator)
+    return process.path_to(batch.end).reverse_sample(clean, batch.x, s, t, batch.generator)
 
 
 def stay_masked(
     process: MultiMask, clean: Tensor, batch: Batch, s: Time, t: Time, u: Float64[Tensor, "B L"]
 ) -> Int64[Tensor, "B L"]:
     """x_s of positions that stay masked, likewise."""
-    if batch.end is None:
-        return remain_masked(process, clean, batch.x, s, t, u)
-    return anchored_remain(process, clean, batch.x, batch.end, s, t, u)
+    return process.path_to(batch.end).remain(clean, batch.x, s, t, u)
