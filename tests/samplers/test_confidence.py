@@ -13,7 +13,6 @@ from multimdm.samplers.blocks import blocks_of, time_of_share
 from multimdm.samplers.joint import advance, begin
 from multimdm.samplers.left_to_right import LeftToRight
 from multimdm.samplers.question import Hypotheses
-from multimdm.samplers.remain import remain_masked
 from support.statistics import MUTANT, REJECT, p_of_draws
 
 V, L = 13, 16
@@ -89,7 +88,7 @@ def test_masks_that_stay_move_by_the_reverse_kernel_given_that_they_stay():
     exact_s, exact_t = (torch.tensor(time, dtype=torch.float64) for time in (s, t))
     for state in (5, 6, 7):
         u = torch.rand(n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        draws = remain_masked(process, clean, torch.full((n,), state), s, t, u)
+        draws = process.remain(clean, torch.full((n,), state), s, t, u)
         law = process.posterior(torch.tensor(2), torch.tensor(state), exact_s, exact_t)
         law[:5] = 0
         assert p_of_draws(draws, law / law.sum()) > REJECT

@@ -16,7 +16,7 @@ from multimdm.objectives.base import Network
 from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.process.checks import check_integer
-from multimdm.samplers.tied import refuse_tied
+from multimdm.samplers.process_checks import refuse_tied
 
 
 @dataclass(frozen=True)

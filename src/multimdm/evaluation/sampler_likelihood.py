@@ -32,8 +32,8 @@ from multimdm.samplers.choice import Choice
 from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.left_to_right import LeftToRight
 from multimdm.samplers.loop import Step
+from multimdm.samplers.process_checks import refuse_tied
 from multimdm.samplers.question import Hypotheses
-from multimdm.samplers.tied import refuse_tied
 
 StateOrder = Literal["confidence", "left_to_right"]
 """Orders that a state alone can tell: the most certain predictions first, or from left to right."""

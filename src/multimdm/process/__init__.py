@@ -6,7 +6,7 @@ from multimdm.lazy import on_demand
 
 if TYPE_CHECKING:
     from multimdm.process.assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
-    from multimdm.process.base import Process
+    from multimdm.process.base import Path, Process
     from multimdm.process.checks import debug_checks
     from multimdm.process.designated_entry import DesignatedEntry
     from multimdm.process.draws import Generator, categorical, invert_cdf
@@ -36,6 +36,7 @@ __all__ = [
     "Mixture",
     "MultiMask",
     "NoisyMixture",
+    "Path",
     "Process",
     "RelaxedState",
     "RelaxedTimes",
@@ -76,6 +77,7 @@ __getattr__ = on_demand(
         "Mixture": "mixture",
         "MultiMask": "multimask",
         "NoisyMixture": "mixture",
+        "Path": "base",
         "Process": "base",
         "RelaxedState": "relaxation",
         "RelaxedTimes": "relaxation",

@@ -11,9 +11,8 @@ from multimdm.samplers.batch import Batch, Count
 from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.corrector import most_remasked, remask_sample
 from multimdm.samplers.loop import Moved
+from multimdm.samplers.process_checks import masked_process, refuse_tied
 from multimdm.samplers.question import Hypotheses, Question, ask
-from multimdm.samplers.remain import masked_process
-from multimdm.samplers.tied import refuse_tied, reverse_step
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Ancestral:
             sigma = min(float(self.corrector), most_remasked(process, s, t))
             x_s = remask_sample(process, hypotheses.clean, batch.x, s, t, sigma, batch.generator)
         else:
-            x_s = reverse_step(process, hypotheses.clean, batch, s, t)
+            x_s = question.path.reverse_sample(hypotheses.clean, batch.x, s, t, batch.generator)
         return Moved(torch.where(batch.free, x_s, batch.x), s)
 
     def choice_at(self, k: Count) -> Choice:

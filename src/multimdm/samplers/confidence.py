@@ -20,10 +20,9 @@ from multimdm.samplers.batch import Batch, Count
 from multimdm.samplers.blocks import Front, blocks_of, front_of, time_of_share
 from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Moved
+from multimdm.samplers.process_checks import masked_process
 from multimdm.samplers.question import Hypotheses, Question, ask, guidance_of
-from multimdm.samplers.remain import masked_process
 from multimdm.samplers.settings import Threshold
-from multimdm.samplers.tied import stay_masked
 
 
 @dataclass(frozen=True)
@@ -116,15 +115,14 @@ def sure_from(threshold: Threshold, num_steps: int) -> float:
 
 def revealed(question: Question, clean: Int64[Tensor, "B L"], reveal: Bool[Tensor, "B L"]) -> Moved:
     """The hypotheses where candidates are revealed; the other candidates move by the kernel, given that they stay."""
-    process = masked_process(question.process, "steps that reveal")
-    batch, front = question.batch, question.front
+    batch, front, schedule = question.batch, question.front, question.process.schedule
     assert front is not None
     x_s = torch.where(reveal, clean, batch.x)
-    if process.num_masks > 1:
+    if question.process.num_masks > 1:
         left_here = front.candidates.sum(1) - reveal.sum(1)
-        s = time_of_share(process.schedule, left_here / front.size.double())
+        s = time_of_share(schedule, left_here / front.size.double())
         u = uniform(x_s.shape, batch.generator, x_s.device)
         stays = front.candidates & ~reveal
-        x_s = torch.where(stays, stay_masked(process, clean, batch, s, front.t, u), x_s)
+        x_s = torch.where(stays, question.path.remain(clean, batch.x, s, front.t, u), x_s)
     left = (front.hidden & ~reveal).sum(1) / batch.free.sum(1).double()
-    return Moved(x_s, time_of_share(process.schedule, left))
+    return Moved(x_s, time_of_share(schedule, left))

@@ -21,7 +21,6 @@ from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.loop import unfinished
 from multimdm.samplers.question import Hypotheses, Question
 from multimdm.samplers.steps import AnyStep
-from multimdm.samplers.tied import kept_noise, shown
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def begin(
     streams = Streams.spawn(seed, len(given), first)
     noise = process.prior(given.shape, streams, given.device)
     x = torch.where(free, noise, given)
-    kept = kept_noise(process, noise)
+    kept = process.path_to(noise).x_1
     ends = [None] * len(x) if kept is None else list(kept)
     return [
         Draft(row, where, step, own, x_1=x_1)
@@ -217,9 +216,9 @@ def _together(questions: Sequence[Question]) -> tuple[Tensor | Mixture, Tensor, 
     ends = [batch.x_1 for batch in batches if batch.x_1 is not None]
     x = _stacked([batch.x for batch in batches], longest)
     free = _stacked([batch.free for batch in batches], longest)
-    seen = shown(questions[0].process, Batch(x, free, x_1=_stacked(ends, longest) if ends else None))
+    path = questions[0].process.path_to(_stacked(ends, longest) if ends else None)
     positions = _stacked([question.positions for question in questions], longest)
-    return seen, t, positions, None if whole else _stacked(attended, longest)
+    return path.shown(x, given=~free), t, positions, None if whole else _stacked(attended, longest)
 
 
 def _stacked(tables: Sequence[Tensor], length: int) -> Tensor:

@@ -16,8 +16,8 @@ from multimdm.samplers.blocks import front_of
 from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.confidence import revealed, sure_from
 from multimdm.samplers.loop import Moved
+from multimdm.samplers.process_checks import masked_process
 from multimdm.samplers.question import Hypotheses, Question, ask
-from multimdm.samplers.remain import masked_process
 from multimdm.samplers.settings import SURE_RUN, Threshold
 
 

@@ -15,7 +15,6 @@ from multimdm.process import AnyProcess, Generator, Process, Streams, Time
 from multimdm.process.checks import check_ids, check_same_shape, kind_of, require
 from multimdm.samplers.batch import Batch, Count, Network
 from multimdm.samplers.question import Hypotheses, Question
-from multimdm.samplers.tied import kept_noise
 from multimdm.samplers.trace import Trace
 
 Watch = Callable[[int, int, Tensor], None]
@@ -105,7 +104,7 @@ def generate(
         x_1 = process.prior(given.shape, generator, given.device)
     check_same_shape("x_1", x_1, "given", given)
     x = torch.where(free, x_1, given)
-    batch = Batch(x, free, valid, generator, kept_noise(process, x_1))
+    batch = Batch(x, free, valid, generator, process.path_to(x_1).x_1)
     place = torch.arange(len(x), device=x.device)
     ids = x.clone()
     calls = torch.zeros(len(x), dtype=torch.long, device=x.device)

@@ -1,13 +1,13 @@
 """A question to the network: which clean tokens are wanted, and how they are chosen inside its head.
 
-Where x_1 is kept, what it tells joins the prediction first, and temperature, top-k and top-p act on the posterior given
-x_t and x_1: the most probable token given x_t alone may be impossible given both.
+Where x_1 is kept, the prediction is first conditioned on it, and temperature, top-k and top-p act on the posterior
+given x_t and x_1: the most probable token given x_t alone may be impossible given both.
 
 Shapes: B sequences of L positions; N positions that are asked for, packed in row-major order, of which the head
 handles n at a time; V clean tokens.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from multimdm.process import Mixture, MultiMask, Process, Time, fused_readout
-from multimdm.process.anchored import told_of_end
+from multimdm.process import Mixture, Process, Time, fused_readout
+from multimdm.process.base import Path
 from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import uniform
 from multimdm.process.fusing import fuses
@@ -24,7 +24,6 @@ from multimdm.process.precision import widened
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.blocks import Front
 from multimdm.samplers.choice import Choice, without
-from multimdm.samplers.tied import shown
 
 _CHUNK_ENTRIES = 2**23
 """Of the logits that guidance makes at a time."""
@@ -80,8 +79,9 @@ class Question:
             return self.answer()
         if self.guidance is not None:
             network = guided(network, self.process.vocab_size, self.guidance)
-        seen = shown(self.process, self.batch)
-        result = network(seen, self.t, positions=self.positions, valid=self.batch.valid, reduce=self.reduce)
+        # Of given tokens and of padding the noise is not known.
+        shown = self.path.shown(self.batch.x, given=~self.batch.free)
+        result = network(shown, self.t, positions=self.positions, valid=self.batch.valid, reduce=self.reduce)
         return self.answer(*(result if isinstance(result, tuple) else (result,)))
 
     def reduce(self, logits: Float[Tensor, "n V"], rows: slice) -> tuple[Tensor, ...]:
@@ -89,7 +89,7 @@ class Question:
         x_t = self._states[rows]
         t = self._times_of(rows)
         u = None if self.numbers is None else self.numbers[rows]
-        logits = self.choice.allowed(self.told(logits, rows))
+        logits = self.choice.allowed(self._packed_path.at(rows).condition(logits, x_t, t))
         chosen = self.choice.token(self.process, logits, x_t, t, u)
         if not self.confidence:
             return (chosen,)
@@ -104,15 +104,8 @@ class Question:
         return probs.amax(-1) if self.peak else probs.gather(-1, chosen[:, None])[:, 0]
 
     def posterior(self, logits: Float[Tensor, "n V"], rows: slice) -> Float[Tensor, "n V"]:
-        """Logits of p(x_0 | x_t) for some of the packed rows, whatever is to be chosen."""
-        return self.process.posterior_logits(self.told(logits, rows), self._states[rows], self._times_of(rows))
-
-    def told(self, logits: Tensor, rows: slice) -> Tensor:
-        """The prediction for some of the packed rows, with what a kept x_1 tells."""
-        if self._ends is None:
-            return logits
-        assert isinstance(self.process, MultiMask)
-        return told_of_end(self.process, logits, self._states[rows], self._ends[rows], self._times_of(rows))
+        """Logits of p(x_0 | x_t, x_1) for some of the packed rows, whatever is to be chosen."""
+        return self._packed_path.at(rows).posterior_logits(logits, self._states[rows], self._times_of(rows))
 
     def answer(self, chosen: Tensor | None = None, sure: Tensor | None = None) -> Hypotheses:
         """What `reduce` made of all packed rows, at its places; without it, of a question that asks for nothing."""
@@ -125,9 +118,14 @@ class Question:
         return Hypotheses(clean, confidence)
 
     @cached_property
-    def _ends(self) -> Int64[Tensor, " N"] | None:
-        """x_1 at the packed positions, if it is kept."""
-        return None if self.batch.x_1 is None else self.batch.x_1[self.where]
+    def path(self) -> Path:
+        """The paths that the sequences are on: to x_1, where it is kept."""
+        return self.process.path_to(self.batch.x_1)
+
+    @cached_property
+    def _packed_path(self) -> Path:
+        """Those of the packed positions."""
+        return self.path.at(self.where)
 
     @cached_property
     def _states(self) -> Int64[Tensor, " N"]:
@@ -172,9 +170,9 @@ def guidance_of(process: Process, batch: Batch, scale: float | int) -> Guidance 
         return None
     given = ~batch.free if batch.valid is None else ~batch.free & batch.valid
     noise = process.prior(batch.x.shape, batch.generator, batch.x.device) if batch.x_1 is None else batch.x_1
+    x = torch.where(given, noise, batch.x)
     # Without the given tokens all is free: where they stood, x_1 counts as it does elsewhere.
-    hidden = replace(batch, x=torch.where(given, noise, batch.x), free=batch.free | given)
-    return Guidance(scale, shown(process, hidden))
+    return Guidance(scale, process.path_to(batch.x_1).shown(x, given=~(batch.free | given)))
 
 
 def guided(network: Network, vocab_size: int, guidance: Guidance) -> Network:

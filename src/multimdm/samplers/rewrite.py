@@ -18,8 +18,8 @@ from multimdm.process.draws import uniform
 from multimdm.samplers.batch import Batch, Count
 from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Moved
+from multimdm.samplers.process_checks import require_shown
 from multimdm.samplers.question import Hypotheses, Question, ask
-from multimdm.samplers.tied import require_shown
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from multimdm.process import Generator, Process, Time
 from multimdm.process.checks import require
 from multimdm.samplers.batch import Batch
 from multimdm.samplers.grid import Grid
+from multimdm.samplers.process_checks import refuse_tied
 from multimdm.samplers.question import Question
 from multimdm.samplers.settings import Sampling, TemperatureOn
 from multimdm.samplers.steps import step_of
-from multimdm.samplers.tied import refuse_tied
 
 _SAME_TIME = 1e-6
 """Timesteps are float32, and callers may have computed with them."""

@@ -1,7 +1,6 @@
 """From settings to the step of the loop, checked against the process."""
 
 from multimdm.process import Process
-from multimdm.process.multimask import MultiMask
 from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.choice import Choice
 from multimdm.samplers.confidence import Confidence
@@ -15,7 +14,7 @@ AnyStep = Ancestral | Confidence | LeftToRight | Rewrite
 
 def orders_of(process: Process) -> tuple[Order, ...]:
     """The orders that the process allows."""
-    if not isinstance(process, MultiMask):
+    if not process.num_masks:
         return ("ancestral",)
     return ("ancestral", "confidence", "left_to_right", *(("rewrite",) if process.noise_shown else ()))
 

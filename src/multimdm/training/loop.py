@@ -262,7 +262,7 @@ class _Run:
                     generator=Streams.spawn(derive(self.seed, "noise"), len(part), first_of_step + part.start),
                     step=self.step,
                     steps=self.train.steps,
-                    noise=noise,
+                    x_1=noise,
                     weight=None if drawn.weight is None else drawn.weight[part.start : part.stop],
                     given=None if example.given is None else example.given.to(device),
                 ),
