@@ -7,7 +7,6 @@ Shapes: B sequences of L positions.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -22,7 +21,7 @@ from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Moved
 from multimdm.samplers.process_checks import masked_process
 from multimdm.samplers.question import Hypotheses, Question, ask, guidance_of
-from multimdm.samplers.settings import Threshold
+from multimdm.samplers.settings import Remasking, Threshold
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Confidence:
     """One block for all unless given."""
     threshold: Threshold | None = None
     """Also reveal all positions of at least this confidence; a sequence that is ahead goes on to its next block."""
-    remasking: Literal["low_confidence", "low_certainty", "random"] = "low_confidence"
+    remasking: Remasking = "low_confidence"
     """What stays masked: the positions whose drawn token is least probable, or whose most probable token is least
     probable, or any."""
     guidance: float | int = 0.0
