@@ -33,7 +33,7 @@ from multimdm.process.quantile import Order, buckets, left_to_chance, numbers
 from multimdm.report.boxes import draw_boxes
 from multimdm.report.pareto_figure import COLOURS
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
-from multimdm.samplers.clean import Choice
+from multimdm.samplers.choice import Choice
 from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.loop import generate
 
@@ -108,7 +108,7 @@ def decode(model: Model, process: MultiMask, u: Tensor, steps: int, prompt: list
         given[0, : len(prompt)] = torch.tensor(prompt)
         fixed[0, : len(prompt)] = True
     step = Confidence(steps, Choice(temperature=0))
-    return generate(model.network, process, step, given, fixed, generator=Streams.spawn(0, 1), noise=noise).ids[0]
+    return generate(model.network, process, step, given, fixed, generator=Streams.spawn(0, 1), x_1=noise).ids[0]
 
 
 def decoded_figure(model: Model, process: MultiMask, teacher: QuantileTeacher, u: Tensor, order: Order) -> Figure:

@@ -10,7 +10,7 @@ from multimdm.evaluation.settings import Drawing, label_of
 from multimdm.evaluation.trajectory import trajectory
 from multimdm.pipeline import Samples
 from multimdm.process import Streams
-from multimdm.samplers.settings import Law
+from multimdm.samplers.settings import SamplingRules
 from multimdm.samplers.trace import CLEAN
 from support.present import present
 from support.tiny_judges import KnownJudge
@@ -89,9 +89,9 @@ def test_progress_adds_up():
 
 def test_every_law_can_be_measured():
     model = tales_model()
-    blocks = Drawing(num=4, law=Law(order="confidence", block_length=12, threshold=0.9))
+    blocks = Drawing(num=4, law=SamplingRules(order="confidence", block_length=12, threshold=0.9))
     assert measure(model, None, 8, 1.0, blocks).nfe <= 8
-    times = Drawing(num=4, law=Law(grid=(1.0, 0.3, 0.0)))
+    times = Drawing(num=4, law=SamplingRules(grid=(1.0, 0.3, 0.0)))
     times.check()
     assert measure(model, None, 2, 1.0, times).nfe == 2
     with pytest.raises(ValueError, match="steps must be 2 for a grid of 3 times"):
@@ -100,7 +100,8 @@ def test_every_law_can_be_measured():
 
 def test_other_laws_are_heeded():
     model = tales_model()
-    usual, top = (measure(model, None, 2, 1.0, Drawing(num=8, law=law)) for law in (Law(), Law(top_k=1)))
+    laws = SamplingRules(), SamplingRules(top_k=1)
+    usual, top = (measure(model, None, 2, 1.0, Drawing(num=8, law=law)) for law in laws)
     assert top.entropy.value < usual.entropy.value
 
 
@@ -113,7 +114,7 @@ def test_other_laws_are_heeded():
         (Drawing(), 0, 1.0, "steps"),
         (Drawing(), 4, -0.5, "temperature must be"),
         (Drawing(length=99), 4, 1.0, "length must be at most 48"),
-        (Drawing(law=Law(top_p=0.0)), 4, 1.0, "top_p must lie in"),
+        (Drawing(law=SamplingRules(top_p=0.0)), 4, 1.0, "top_p must lie in"),
     ],
 )
 def test_bad_settings_are_refused(drawing, steps, temperature, message):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from multimdm.process.anchored import anchor, anchored_state, shown_with_end
 
 from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Bootstrap
@@ -14,7 +15,6 @@ from multimdm.evaluation.perfect_models import open_perfect
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.settings import Drawing
 from multimdm.process import MultiMask, Schedule, Streams, Uniform, random_balanced
-from multimdm.process.anchored import anchor, anchored_state, shown_with_end
 from multimdm.samplers.joint import advance, begin
 from multimdm.samplers.loop import generate
 from multimdm.samplers.settings import Sampling

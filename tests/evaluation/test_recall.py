@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
+from multimdm.process.anchored import shown_with_end
 
 from multimdm.data.prepared import Example
 from multimdm.evaluation.recall import has_recall, log_probs_given_noise, one_step_log_probs, one_step_recall
 from multimdm.models import show_noise
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Schedule, Uniform
-from multimdm.process.anchored import shown_with_end
 from multimdm.samplers import Ancestral, Choice, generate, time_grid
 from support.statistics import REJECT, chi_square_p
 from support.tiny_models import causal_tales_model, tiny_dit

@@ -11,7 +11,7 @@ from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.shortfall import Watched, divergence, falls_short, shortfall_of_sampler, shortfall_on_data
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
-from multimdm.samplers.settings import Law
+from multimdm.samplers.settings import SamplingRules
 from support.tiny_models import TALES, causal_tales_model, shown_tales_model, tales_model, tiny_dit
 from support.tiny_stories import TINY, listed_posterior
 
@@ -62,7 +62,7 @@ def test_the_perfect_network_loses_nothing(process):
 
 @pytest.mark.parametrize("order", ["ancestral", "confidence"])
 def test_states_are_those_that_the_sampler_visits(order, monkeypatch):
-    model, drawing = tales_model(), Drawing(num=5, batch_size=3, seed=4, law=Law(order=order))
+    model, drawing = tales_model(), Drawing(num=5, batch_size=3, seed=4, law=SamplingRules(order=order))
     asked, original = [], PerfectNetwork.forward
     monkeypatch.setattr(
         PerfectNetwork,
@@ -90,4 +90,4 @@ def test_who_can_be_compared():
         with pytest.raises(ValueError, match="models of Tales alone"):
             shortfall_on_data(model, TalesText(TALES), 2)
     with pytest.raises(ValueError, match="guidance must be 0"):
-        shortfall_of_sampler(tales_model(), 2, 1.0, Drawing(num=2, law=Law(order="confidence", guidance=1.0)))
+        shortfall_of_sampler(tales_model(), 2, 1.0, Drawing(num=2, law=SamplingRules(order="confidence", guidance=1.0)))

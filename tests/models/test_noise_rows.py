@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from multimdm.process.anchored import shown_with_end
 
 from multimdm import load
 from multimdm.models import (
@@ -21,7 +22,6 @@ from multimdm.models import (
 from multimdm.models.expand import bucket_codes
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
-from multimdm.process.anchored import shown_with_end
 from support.tiny_models import TALES, causal_tales_model, tiny_dit
 
 V, M, L = 7, 3, 5

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from multimdm.process.anchored import told_of_end
 
 from multimdm.objectives import Batch, Consistency, ConsistencySettings
 from multimdm.objectives.coupling import couple
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
-from multimdm.process.anchored import told_of_end
 from support.distilling import L, V, network
 from support.tabular import as_function
 

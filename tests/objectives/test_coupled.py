@@ -2,16 +2,16 @@
 
 import pytest
 import torch
+from multimdm.objectives.paths import tied_path
+from multimdm.process.anchored import told_of_end
 from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.models import show_noise
 from multimdm.objectives import Batch, Coupled, Shares, stratified_times
-from multimdm.objectives.paths import tied_path
 from multimdm.objectives.settings import Kind
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask, Schedule, Streams
-from multimdm.process.anchored import told_of_end
 from support.distilling import L, V, network
 from support.statistics import MUTANT, REJECT, p_of_draws
 from support.tabular import as_function

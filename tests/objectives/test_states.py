@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
+from multimdm.objectives.paths import TiedPath, tied_path
 from torch import Tensor
 
 from multimdm.models import DiT, show_noise
 from multimdm.objectives import Batch, Shares, stratified_times
 from multimdm.objectives.base import Network
-from multimdm.objectives.paths import TiedPath, tied_path
 from multimdm.objectives.settings import Kind
 from multimdm.objectives.states import States, divide, draw_states
 from multimdm.process import Mixture, MultiMask, Schedule, Streams, Time

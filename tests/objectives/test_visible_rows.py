@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from multimdm.process.anchored import told_of_end
 from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.objectives import Batch, Consistency, ConsistencySettings
 from multimdm.objectives.coupling import couple
 from multimdm.process import MultiMask, Schedule, Streams
-from multimdm.process.anchored import told_of_end
 from support.coupled_pairs import Pairs, Tie, average_given_x_t, coupled_pairs, one_position, taught
 from support.oracle import Oracle
 from support.statistics import MUTANT, REJECT, chi_square_p

@@ -11,7 +11,7 @@ import multimdm
 from multimdm.pipeline import Model, Run
 from multimdm.pipeline.answers import Answering, answer, end_tokens
 from multimdm.process import MultiMask, Streams
-from multimdm.samplers import Batch, Choice, draw_clean
+from multimdm.samplers import Batch, Choice, ask
 from support.tiny_llada import VOCABULARY, chat_tokenizer, llada_of, masks_of, tiny_llada
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "llada_tiny"
@@ -126,15 +126,14 @@ def test_ends_have_no_confidence_at_any_temperature(temperature):
     x[:, 6:] = VOCABULARY
     free = x == VOCABULARY
     usual, late = (
-        draw_clean(
-            model.network,
+        ask(
             masks_of(model),
             Batch(x, free, None, Streams.spawn(0, 4)),
             0.5,
             Choice(temperature),
             confidence=True,
             late=tokens,
-        )
+        ).put_to(model.network)
         for tokens in ((), sampling.postpone_tokens)
     )
     assert torch.equal(late.clean, usual.clean)  # the same tokens, in another order

@@ -15,7 +15,6 @@ USUAL = Sampling(order="ancestral", temperature=1.0, grid="uniform", steps=4)
 
 def test_without_advice_all_is_usual():
     assert resolve(Sampling()) == resolve(Sampling(), SamplingAdvice()) == USUAL
-    assert resolve(Sampling(), None, usual_steps=8).steps == 8
 
 
 def test_advice_is_followed_and_what_is_given_wins():

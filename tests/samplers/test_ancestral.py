@@ -8,7 +8,7 @@ import torch
 
 from multimdm.process import MultiMask, Process, Schedule, Uniform
 from multimdm.samplers import Ancestral, Choice, generate, time_grid
-from multimdm.samplers.clean import keep_top_k, keep_top_p
+from multimdm.samplers.choice import keep_top_k, keep_top_p
 from support.oracle import Oracle, composed_law, pairs, total_variation
 from support.processes import bayes, beta_for_alpha, off_by_one
 from support.statistics import MUTANT, REJECT, p_of_draws

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multimdm.process import MultiMask, Uniform
-from multimdm.samplers import Batch, Choice, draw_clean
-from multimdm.samplers.clean import keep_top_k, keep_top_p
+from multimdm.samplers import Batch, Choice, ask
+from multimdm.samplers.choice import keep_top_k, keep_top_p
 from support.statistics import MUTANT, REJECT, chi_square_p
 
 ROWS = st.lists(st.sampled_from([0.0, 1e-6, 0.1, 0.3, 0.3, 1.0]), min_size=4, max_size=4).filter(any)
@@ -55,7 +55,7 @@ def test_confidence_is_the_untempered_probability_of_the_chosen_token():
         return reduce(logits.expand(int(positions.sum()), 6), slice(0, int(positions.sum())))
 
     batch = Batch(torch.tensor([[6, 2, 7], [7, 6, 1]]), torch.ones(2, 3, dtype=torch.bool))
-    clean, confidence = draw_clean(network, process, batch, 0.5, Choice(temperature=2.0), confidence=True)
+    clean, confidence = ask(process, batch, 0.5, Choice(temperature=2.0), confidence=True).put_to(network)
     assert confidence is not None
     hidden = process.active(batch.x)
     torch.testing.assert_close(confidence[hidden], torch.softmax(logits, -1)[clean[hidden]])
@@ -68,9 +68,9 @@ def test_no_call_without_positions():
         raise AssertionError("called")
 
     batch = Batch(torch.tensor([[1, 2]]), torch.ones(1, 2, dtype=torch.bool))
-    assert torch.equal(draw_clean(network, MultiMask(4, 1), batch, 0.5, Choice()).clean, batch.x)
+    assert torch.equal(ask(MultiMask(4, 1), batch, 0.5, Choice()).put_to(network).clean, batch.x)
     fixed = Batch(batch.x, ~batch.free)
-    assert torch.equal(draw_clean(network, Uniform(4), fixed, 0.5, Choice()).clean, batch.x)
+    assert torch.equal(ask(Uniform(4), fixed, 0.5, Choice()).put_to(network).clean, batch.x)
 
 
 # -------------------------------------------------------------------------------- the tail
@@ -107,7 +107,7 @@ def test_rare_tokens_have_their_share():
 
     x = torch.full((DRAWS // 1000, 1000), V)
     batch = Batch(x, torch.ones_like(x, dtype=torch.bool), generator=torch.Generator().manual_seed(4))
-    clean = draw_clean(network, process, batch, 0.5, OneLaw()).clean
+    clean = ask(process, batch, 0.5, OneLaw()).put_to(network).clean
     assert asked == [DRAWS]
     assert tail_p(clean.flatten()) > REJECT
 

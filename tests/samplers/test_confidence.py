@@ -1,5 +1,6 @@
 """Confidence-ordered decoding against a plain rewriting of LLaDA's rule, and its own rules for several masks."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,11 +9,10 @@ import torch
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
 from multimdm.samplers import Ancestral, Choice, Confidence, generate, time_grid
 from multimdm.samplers.batch import Batch
-from multimdm.samplers.clean import Hypotheses
-from multimdm.samplers.confidence import blocks_of, time_of_share
+from multimdm.samplers.blocks import blocks_of, time_of_share
 from multimdm.samplers.joint import advance, begin
 from multimdm.samplers.left_to_right import LeftToRight
-from multimdm.samplers.remain import remain_masked
+from multimdm.samplers.question import Hypotheses
 from support.statistics import MUTANT, REJECT, p_of_draws
 
 V, L = 13, 16
@@ -88,7 +88,7 @@ def test_masks_that_stay_move_by_the_reverse_kernel_given_that_they_stay():
     exact_s, exact_t = (torch.tensor(time, dtype=torch.float64) for time in (s, t))
     for state in (5, 6, 7):
         u = torch.rand(n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        draws = remain_masked(process, clean, torch.full((n,), state), s, t, u)
+        draws = process.remain(clean, torch.full((n,), state), s, t, u)
         law = process.posterior(torch.tensor(2), torch.tensor(state), exact_s, exact_t)
         law[:5] = 0
         assert p_of_draws(draws, law / law.sum()) > REJECT
@@ -133,10 +133,12 @@ def test_a_step_by_steps_reveals_what_is_sure_enough():
     sure = torch.tensor([[0.81, 0.79, 0.8, 0.2], [0.1, 0.3, 0.2, 0.4]], dtype=torch.float64)
     batch = Batch(torch.full((2, 4), 3), torch.ones(2, 4, dtype=torch.bool), generator=Streams([0, 1]))
     hypotheses = Hypotheses(torch.zeros(2, 4, dtype=torch.long), sure)
-    moved = step.move(process, batch, step.front(process, batch), hypotheses, 4, 0)
-    assert (moved.x == 0).tolist() == [[True, False, True, False], [False, False, False, True]]
-    two = step.move(process, batch, step.front(process, batch), hypotheses, torch.tensor([3, 4]), torch.tensor([0, 0]))
-    assert (two.x == 0).tolist() == [[True, True, True, False], [False, False, False, True]]
+    for k in (0, torch.tensor([0, 0])):
+        moved = step.move(step.question(process, batch, k), hypotheses, k)
+        assert (moved.x == 0).tolist() == [[True, False, True, False], [False, False, False, True]]
+    fewer = replace(step, num_steps=3)
+    moved = fewer.move(fewer.question(process, batch, 0), hypotheses, 0)
+    assert (moved.x == 0).tolist() == [[True, True, True, False], [False, True, False, True]]
 
 
 @pytest.mark.parametrize("steps", range(3, 10))
@@ -167,7 +169,7 @@ def test_bad_input():
     network = Table(V + 2)
     with pytest.raises(ValueError, match="steps must be at least the number of blocks, 4; got 3: take longer blocks"):
         generate(network, MultiMask(V, 2), Confidence(3, block_length=4), nothing)
-    with pytest.raises(ValueError, match="process must have masks for confidence-ordered decoding; got Uniform"):
+    with pytest.raises(ValueError, match="process must have masks for order='confidence'; got Uniform"):
         generate(network, Uniform(V), Confidence(3), nothing)
     assert not network.times
     assert generate(network, MultiMask(V, 2), Ancestral(time_grid("uniform", 2)), nothing).nfe == 2

@@ -41,6 +41,8 @@ STEPS = {
     "left to right": LeftToRight(4),
     "left to right too": LeftToRight(7),
     "left to right and greedy": LeftToRight(5, Choice(0), 0.5),
+    "greedy last": Ancestral(time_grid("uniform", 5), greedy_last=True),
+    "greedy last too": Ancestral(time_grid("uniform", 3), greedy_last=True),
 }
 REWRITES = {
     "rewrite": Rewrite(4),

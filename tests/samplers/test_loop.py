@@ -207,7 +207,7 @@ def test_equal_seeds_give_equal_results_and_others_do_not():
 def test_given_noise_stands_for_the_priors_draw():
     process, step = PROCESSES["M=4"], STEPS["ancestral"]
     noise = process.prior((B, L), Streams.spawn(9, B))
-    made = generate(Recorder(), process, step, nothing(), generator=Streams.spawn(1, B), trace=True, noise=noise)
+    made = generate(Recorder(), process, step, nothing(), generator=Streams.spawn(1, B), trace=True, x_1=noise)
     assert made.trace is not None
     assert torch.equal(made.trace.states[0], noise)
 
@@ -215,8 +215,8 @@ def test_given_noise_stands_for_the_priors_draw():
 @pytest.mark.unchecked
 def test_noise_of_another_shape_is_refused():
     process = MultiMask(V, 4)
-    with pytest.raises(ValueError, match="noise"):
-        generate(Recorder(), process, STEPS["ancestral"], nothing(), noise=process.prior((B, L - 1)))
+    with pytest.raises(ValueError, match="x_1"):
+        generate(Recorder(), process, STEPS["ancestral"], nothing(), x_1=process.prior((B, L - 1)))
 
 
 def test_kinds_of_states():

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from multimdm.process import MultiMask, Process, Schedule, Streams, Time
-from multimdm.samplers import Ancestral, Batch, Choice, Confidence, LeftToRight, draw_clean, generate, time_grid
+from multimdm.samplers import Ancestral, Batch, Choice, Confidence, LeftToRight, ask, generate, time_grid
 from multimdm.samplers.joint import advance, begin
 from multimdm.samplers.steps import AnyStep
 
@@ -95,7 +95,7 @@ def test_confidence_is_the_posterior_probability():
     x = torch.where(fixed, tokens, READ.prior((B, L), Streams.spawn(0, B)))
     batch = Batch(x, ~fixed, generator=Streams.spawn(1, B))
     positions = READ.active(x) & ~fixed
-    clean, confidence = draw_clean(Contexts(told=False), READ, batch, 0.4, Choice(0.5), confidence=True)
+    clean, confidence = ask(READ, batch, 0.4, Choice(0.5), confidence=True).put_to(Contexts(told=False))
     assert confidence is not None
     exact = Contexts(told=True).features(x, 0.4, positions, None).softmax(-1)
     torch.testing.assert_close(confidence[positions], exact.gather(1, clean[positions][:, None])[:, 0])

@@ -119,5 +119,5 @@ def test_as_many_calls_as_positions_draw_the_law_from_left_to_right():
 
 def test_a_process_that_would_forget_its_noise_is_refused():
     for process in (MultiMask(V, M), MultiMask(V, M, tied_noise=True), Uniform(V)):
-        with pytest.raises(ValueError, match="rewriting is for a model that is shown its noise beside the text"):
+        with pytest.raises(ValueError, match="order='rewrite' is for a model that is shown its noise beside the text"):
             generate(Decoder(), process, Rewrite(3), NOTHING)

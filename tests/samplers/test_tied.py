@@ -272,7 +272,7 @@ def test_the_noise_behind_given_tokens_changes_nothing(step):
     one, other = process.prior((30, 12), generator), process.prior((30, 12), generator)
     network = Noisy(process)
     drawn = [
-        generate(network, process, step, given, fixed, generator=Streams.spawn(0, 30), noise=noise).ids
+        generate(network, process, step, given, fixed, generator=Streams.spawn(0, 30), x_1=noise).ids
         for noise in (one, torch.where(fixed, other, one), torch.where(fixed, one, other))
     ]
     assert torch.equal(drawn[0], drawn[1])

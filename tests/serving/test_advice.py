@@ -25,7 +25,7 @@ def live(models):
 def test_models_tell_what_is_usual_for_them(live):
     advised, plain = (one["multimdm"] for one in live.send("GET", "/v1/models").data["data"])
     assert advised["defaults"] == {"steps": 6, "sampler": "rewrite", "temperature": 0}
-    assert plain["defaults"] == {"steps": 8, "sampler": "ancestral", "temperature": 1}
+    assert plain["defaults"] == {"steps": 4, "sampler": "ancestral", "temperature": 1}
     assert advised["samplers"] == ["ancestral", "confidence", "left_to_right", "rewrite"]
     assert plain["samplers"] == ["ancestral", "confidence", "left_to_right"]
 
@@ -37,6 +37,11 @@ SAID = [
     {"sampler": "left_to_right"},
     {"sampler": "ancestral", "steps": 2, "temperature": 0.5},
     {"top_p": 0.9},
+    {"top_k": 5, "temperature": 0.7},
+    {"sampler": "ancestral", "temperature": 1, "greedy_last": True, "steps": 3},
+    {"temperature": 1, "grid": [1, 0.3, 0]},
+    {"sampler": "confidence", "temperature": 1, "block_length": 12, "threshold": 0.3, "remasking": "low_certainty"},
+    {"temperature": 1, "exclude_tokens": [1, 2, 3]},
 ]
 
 
@@ -45,6 +50,7 @@ def test_requests_are_answered_as_the_library_would(live, models, said):
     reply = live.post("/v1/completions", {"prompt": "Lily", "seed": 5, "n": 2, **said})
     assert reply.status == 200, reply.body
     named = {("order" if name == "sampler" else name): value for name, value in said.items()}
+    named = {name: tuple(value) if isinstance(value, list) else value for name, value in named.items()}
     own = models["advised"].complete("Lily", 2, seed=5, **named)
     for choice, whole in zip(reply.data["choices"], own.texts, strict=True):
         assert whole.startswith(("Lily" + choice["text"]).strip())

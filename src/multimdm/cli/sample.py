@@ -155,8 +155,8 @@ def _account(model: "Model", samples: "Samples") -> str:
 
 def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
     """What was asked for."""
-    named = {field: getattr(options.sampling, field) for field in vars(options.sampling)}
-    named |= {"num": options.num, "seed": options.seed, "batch_size": options.batch_size, "trace": options.trace}
+    named: dict[str, Any] = {"sampling": options.sampling, "num": options.num, "seed": options.seed}
+    named |= {"batch_size": options.batch_size, "trace": options.trace}
     if options.infill:
         return model.infill(options.infill, bos=options.bos, watch=watch, **named)
     if options.prompt:

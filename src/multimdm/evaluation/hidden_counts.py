@@ -19,7 +19,7 @@ from torch import Tensor
 
 from multimdm.process import MultiMask, Streams
 from multimdm.process.draws import pick
-from multimdm.samplers.confidence import time_of_share
+from multimdm.samplers.blocks import time_of_share
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from multimdm.objectives.base import Network, both
 from multimdm.objectives.next_token import shift_right
 from multimdm.objectives.times import stratified_times
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Streams
-from multimdm.process.anchored import anchored_loss, shown_with_end, told_of_end
 from multimdm.process.cross_entropy import cross_entropy
 
 
@@ -196,20 +195,17 @@ def _tied_loss(
     The mean over x_1 bounds -log p(x_0) by Jensen's inequality. It is a loose bound: noise that is not the text's own
     leads elsewhere.
     """
-    end = process.prior(ids.shape, generator, ids.device)
+    path = process.path_to_prior(ids.shape, generator, ids.device)
     hidden = draw_hidden(process, _counted(ids, valid), spread.to(ids.device), generator)
     t, active = hidden.t, hidden.positions
-    leave_mask = generator.uniform(ids.shape, ids.device)
-    at_home = leave_mask < process.schedule(t).beta[:, None]
-    x_t = torch.where(active, torch.where(at_home, process.designated_mask(ids), end), ids)
-    clean, state, last, time = ids[active], x_t[active], end[active], t[:, None].expand(ids.shape)[active]
+    x_t = torch.where(active, path.masks_of(ids, t, generator), ids)
+    clean, state, time, packed = ids[active], x_t[active], t[:, None].expand(ids.shape)[active], path.at(active)
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        told = told_of_end(process, logits, state[rows], last[rows], time[rows]).log_softmax(-1)
-        terms = anchored_loss(process, told, clean[rows], state[rows], last[rows], time[rows])
+        terms = packed.at(rows).loss(logits, clean[rows], state[rows], time[rows])
         return torch.stack([terms.reconstruction, terms.identification], dim=1)
 
-    sums = _per_sequence(network(shown_with_end(process, x_t, end), t, active, valid, reduce), active)
+    sums = _per_sequence(network(path.shown(x_t), t, active, valid, reduce), active)
     return hidden.weight * sums
 
 

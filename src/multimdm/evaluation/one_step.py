@@ -23,7 +23,6 @@ from multimdm._checks import check_integer, require
 from multimdm.evaluation.nelbo import NelboSums
 from multimdm.objectives.base import Network
 from multimdm.process import MultiMask, Streams
-from multimdm.process.anchored import shown_with_end
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.precision import widened
 from multimdm.process.quantile import Cells, bucket_information, bucket_probability, buckets, numbers
@@ -116,5 +115,5 @@ def token_log_probs_given_noise(
         return log_probs.gather(-1, clean[rows, None])[:, 0].double()
 
     ones = torch.ones(len(ids), dtype=torch.float64, device=ids.device)
-    found = network(shown_with_end(process, noise, noise), ones, counted, valid, reduce)
+    found = network(process.path_to(noise).shown(noise), ones, counted, valid, reduce)
     return torch.zeros(ids.shape, dtype=torch.float64, device=ids.device).masked_scatter(counted, found)

@@ -22,8 +22,7 @@ from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
 from multimdm.pipeline.ranks import shared
-from multimdm.process import MultiMask, Process, Streams
-from multimdm.process.anchored import shown_with_end
+from multimdm.process import Process, Streams
 
 _STRINGS = 32
 """Noise strings that the network runs on at once, at most."""
@@ -78,11 +77,9 @@ def one_step_log_probs(
     progress: Progress = ignore,
 ) -> Float64[Tensor, " n"]:
     """log of the mean over `strings` draws of x_1 of p(text | x_1), in nats per text."""
-    process = model.process
-    if not isinstance(process, Process):
-        raise ValueError(f"recall in one step is for models of a discrete process; this one has {process!r}")
+    process = _discrete(model)
     check_integer("strings", strings, 1)
-    if isinstance(process, MultiMask) and process.num_masks == 1:
+    if process.num_masks == 1:
         strings = 1  # there is only one
 
     def of(start: int) -> Float64[Tensor, " n"]:
@@ -98,6 +95,13 @@ def one_step_log_probs(
     return total - math.log(strings)
 
 
+def _discrete(model: Model) -> Process:
+    """The process of the model, if it has recall."""
+    if not isinstance(model.process, Process):
+        raise ValueError(f"recall in one step is for models of a discrete process; this one has {model.process!r}")
+    return model.process
+
+
 @torch.no_grad()
 def log_probs_given_noise(
     model: Model,
@@ -108,16 +112,15 @@ def log_probs_given_noise(
 ) -> Float64[Tensor, "n S"]:
     """sum_l log f_1(x_0^l | x_1) of every text under every noise string, over the valid positions."""
     require(temperature > 0, f"temperature must be positive: at 0 texts have no probability; got {temperature}")
-    network, process = model.network, model.process
+    network, process = model.network, _discrete(model)
     device, L, columns = next(network.parameters()).device, texts.shape[1], []
     ids = texts.T.to(device)
     counted = torch.ones_like(ids, dtype=torch.bool) if valid is None else valid.T.to(device)
     together = max(1, min(_STRINGS, _LOGITS // (L * network.config.vocab_size)))
-    for strings in noise.to(device).split(together):
-        shown = shown_with_end(process, strings, strings) if isinstance(process, MultiMask) else strings
-        logits = network(shown, torch.ones(len(strings), dtype=torch.float64, device=device))
+    for x_1 in noise.to(device).split(together):
+        logits = network(process.path_to(x_1).shown(x_1), torch.ones(len(x_1), dtype=torch.float64, device=device))
         log_probs = (logits.double() / temperature).log_softmax(-1)  # [strings, L, V]
-        column = torch.zeros((len(strings), len(texts)), dtype=torch.float64, device=device)
+        column = torch.zeros((len(x_1), len(texts)), dtype=torch.float64, device=device)
         for place in range(L):
             column += log_probs[:, place, ids[place]].where(counted[place], 0.0)
         columns.append(column.T.cpu())

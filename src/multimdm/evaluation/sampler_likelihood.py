@@ -28,11 +28,12 @@ from multimdm.pipeline.generation import evaluating
 from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, MultiMask, Process
 from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.clean import Choice, Hypotheses, ask
+from multimdm.samplers.choice import Choice
 from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.left_to_right import LeftToRight
 from multimdm.samplers.loop import Step
-from multimdm.samplers.tied import refuse_tied
+from multimdm.samplers.process_checks import refuse_tied
+from multimdm.samplers.question import Hypotheses
 
 StateOrder = Literal["confidence", "left_to_right"]
 """Orders that a state alone can tell: the most certain predictions first, or from left to right."""
@@ -125,20 +126,20 @@ def _forced(
     network: Network, process: Process, step: Confidence | LeftToRight, batch: Batch, truth: Tensor, k: int
 ) -> tuple[Int64[Tensor, "B L"], Float64[Tensor, " B"]]:
     """Step k with the true tokens for hypotheses: the next states, and the log-probability of what was revealed."""
-    front = step.front(process, batch)
-    question = ask(process, batch, front.t, step.choice, front.candidates, True, step.late, step.peak)
-    true = truth[front.candidates]
+    question = step.question(process, batch, k)
+    candidates = question.positions
+    true = truth[candidates]
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         weights = step.choice.weights(logits).double()
         share = weights.gather(-1, true[rows, None])[:, 0] / weights.sum(-1)
         return question.sureness(step.choice.allowed(logits), true[rows]), share.log()
 
-    sure, log_probs = network(batch.x, front.t, positions=front.candidates, valid=batch.valid, reduce=reduce)
-    confidence = torch.zeros(truth.shape, dtype=sure.dtype, device=sure.device).masked_scatter(front.candidates, sure)
-    moved = step.move(process, batch, front, Hypotheses(truth, confidence), step.num_steps, k)
-    revealed = front.candidates & ~process.active(moved.x)
-    each = torch.zeros(truth.shape, dtype=torch.float64, device=sure.device).masked_scatter(front.candidates, log_probs)
+    sure, log_probs = network(batch.x, question.t, positions=candidates, valid=batch.valid, reduce=reduce)
+    confidence = torch.zeros(truth.shape, dtype=sure.dtype, device=sure.device).masked_scatter(candidates, sure)
+    moved = step.move(question, Hypotheses(truth, confidence), k)
+    revealed = candidates & ~process.active(moved.x)
+    each = torch.zeros(truth.shape, dtype=torch.float64, device=sure.device).masked_scatter(candidates, log_probs)
     return moved.x, torch.where(revealed, each, 0.0).sum(1)
 
 

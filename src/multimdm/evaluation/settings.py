@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePosixPath
 
 from multimdm.samplers.advice import SamplingAdvice, resolve
-from multimdm.samplers.settings import Law, Sampling
+from multimdm.samplers.settings import Sampling, SamplingRules
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,14 @@ class Drawing:
     """The same for all K and tau: common random numbers."""
     batch_size: int = 64
     """Sequences that go through the network together; changes no result."""
-    law: Law = field(default_factory=Law)
+    law: SamplingRules = field(default_factory=SamplingRules)
     """The rest of what is drawn; what it leaves open is as the checkpoint advises."""
 
     def resolved(self, advice: SamplingAdvice | None) -> "Drawing":
         """With what the law leaves open filled in, so that results can tell what was drawn."""
         sampling = resolve(Sampling(**vars(self.law)), advice)
-        return replace(self, law=Law(**{one.name: getattr(sampling, one.name) for one in fields(Law)}))
+        law = {one.name: getattr(sampling, one.name) for one in fields(SamplingRules)}
+        return replace(self, law=SamplingRules(**law))
 
     def temperature(self, advice: SamplingAdvice | None) -> float:
         """tau where none is given: as advised, else 1."""

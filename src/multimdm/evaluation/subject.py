@@ -34,7 +34,7 @@ from multimdm.pipeline import Model, load
 from multimdm.pipeline.description import kind_of, size_of
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
-from multimdm.samplers.settings import Law
+from multimdm.samplers.settings import SamplingRules
 
 Result = TypeVar("Result")
 _STRINGS_OF_ALL = 32
@@ -255,6 +255,6 @@ class Subject:
     def _request(self, depends_on: dict[str, Any]) -> dict[str, Any]:
         """What a result depends on."""
         drawing = {name: value for name, value in asdict(self.drawing).items() if name != "batch_size"}
-        if drawing["law"]["temperature_on"] == Law().temperature_on:
+        if drawing["law"]["temperature_on"] == SamplingRules().temperature_on:
             del drawing["law"]["temperature_on"]  # results that are older than the setting are what it means by default
         return {"checkpoint": self.fingerprint, "drawing": {**drawing, "length": self.length}, **depends_on}

@@ -23,6 +23,7 @@ from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.settings import CheckpointSettings, build_process, dump
 from multimdm.process import MultiMask
+from multimdm.samplers.blocks import time_of_share
 from multimdm.samplers.confidence import time_of_share
 
 _IDLE = ("trust_remote_code", "low_cpu_mem_usage", "use_safetensors", "force_download")

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.process import Streams
+from multimdm.process import Path, Process, Streams
 
 Network = Callable[..., Any]
 """`network(x_t, t, positions, valid, reduce)`, as DESIGN's contract has it; objectives know no class of network."""
@@ -29,8 +29,8 @@ class Batch:
     """Updates that were made before."""
     steps: int = 1
     """Updates that training takes in all."""
-    noise: Int64[Tensor, "B L"] | None = None
-    """x_1 of each sequence, where it is tied to the text."""
+    x_1: Int64[Tensor, "B L"] | None = None
+    """The noise of each sequence, where it is tied to the text."""
     weight: Float64[Tensor, " B"] | None = None
     """What the loss of each sequence is multiplied by, for times that were not drawn evenly; None for 1."""
     given: Bool[Tensor, "B L"] | None = None
@@ -44,6 +44,12 @@ class Batch:
     def keep(self, x: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"]:
         """A state of the sequences with what is given as it is."""
         return x if self.given is None else torch.where(self.given, self.ids, x)
+
+    def path(self, process: Process) -> Path:
+        """To the texts' own x_1 or, without one, to any, which is drawn if the process keeps it."""
+        if self.x_1 is None:
+            return process.path_to_prior(self.ids.shape, self.generator, self.ids.device)
+        return process.path_to(self.x_1)
 
     @property
     def progress(self) -> float:

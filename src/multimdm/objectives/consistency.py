@@ -18,11 +18,9 @@ from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.coupling import couple
 from multimdm.objectives.divergence import divergence, divergence_of_logits
-from multimdm.objectives.paths import FreePath, TiedPath, tied_path
 from multimdm.objectives.settings import ConsistencySettings
 from multimdm.objectives.teaching import Lesson
-from multimdm.process import MultiMask, Process, Uniform
-from multimdm.process.anchored import told_of_end
+from multimdm.process import Path, Process, Uniform
 from multimdm.process.cross_entropy import cross_entropy
 from multimdm.process.precision import widened
 
@@ -45,8 +43,13 @@ class Consistency:
             "coupling gaussian is DUO's, for uniform states; masks have gumbel, markov and independent",
         )
         require(
-            self.settings.coupling != "anchored" or isinstance(self.process, MultiMask),
+            self.settings.coupling != "anchored" or self.process.num_masks > 0,
             "coupling anchored is for masks, which are where a path ends; uniform states have gumbel and gaussian",
+        )
+        require(
+            (self.settings.coupling == "anchored") == self.process.tied_noise,
+            "coupling must be anchored for a process whose noise is tied to the text (`process.tied()`), and for no "
+            f"other; got {self.settings.coupling} for {self.process!r}",
         )
 
     def taught_by(self, teacher: Network) -> "Consistency":
@@ -66,21 +69,19 @@ class Consistency:
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One pair of states per sequence, t ~ Unif(delta, 1) and s = t - delta."""
         delta = self.settings.size(batch.step, batch.steps)
-        late = batch.times.to(batch.ids.device) * (1 - delta)
-        s, t = late, late + delta
-        t, end = t.clamp_max(1.0), None
-        if self.settings.coupling == "anchored":
-            assert isinstance(self.process, MultiMask)
-            end = tied_path(self.process, batch).end
+        s = batch.times.to(batch.ids.device) * (1 - delta)
+        t = (s + delta).clamp_max(1.0)
+        path = batch.path(self.process)
         apart = self.settings.visible_target == "skip"
-        states = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, end, apart)
-        x_s, x_t = (batch.keep(x) for x in states)
+        pair = couple(path, batch.ids, s, t, self.settings.coupling, batch.generator, apart)
+        x_s = batch.keep(pair.x_s)
+        x_t = batch.keep(pair.x_t)
         if self.context is not None:
             mistakes = self.context.mistakes(network, self.process, batch, x_t, t)
             if mistakes is not None:
                 x_s = torch.where(self.process.active(x_s), x_s, mistakes.in_place(x_s))
                 x_t = mistakes.in_place(x_t)
-        return self.compare(network, batch, x_s, s, x_t, t, end)
+        return self.compare(network, batch, x_s, s, x_t, t, path)
 
     def compare(
         self,
@@ -90,70 +91,67 @@ class Consistency:
         s: Float[Tensor, " B"],
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
-        end: Int64[Tensor, "B L"] | None = None,
+        path: Path,
     ) -> Sums:
         """The student at x_t against the teacher at x_s, where the student has something to predict.
 
         For uniform states that is everywhere, and what is compared is what the networks predict, the leave-one-out
         distribution, as DUO-DCD does. For masks it is the posteriors, whatever the process takes predictions for: the
-        theorem is about them. With `end`, the x_1 of the paths, both know it: they are shown it, or Bayes' rule
-        tells them (`told_of_end`). In the second case a teacher that sees the designated mask has only its tokens left,
-        while the student does not see it yet: the two are compared among these, and -log of the mass that the student
-        gives them is added, whatever `visible_target` says: no token shows there, and without it the masses would be
-        learnt only from pairs whose x_s names no mask.
+        theorem is about them. Where x_1 is kept, both know it: they are shown it, or their predictions are conditioned
+        on it by Bayes' rule (`Path.condition`). In the second case a teacher that sees the designated mask has only its
+        tokens left, while the student does not see it yet: the two are compared among these, and -log of the mass that
+        the student gives them is added, whatever `visible_target` says: no token shows there, and without it the masses
+        would be learnt only from pairs whose x_s names no mask.
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
         asked = batch.asked(self.process.active(x_t))
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
-        taught, clean = self.process.active(x_s)[where], batch.ids[where]
+        clean = batch.ids[where]
         weight = of_rows(batch.weight, where[0])
-        shown = asked & self.process.active(x_s)
-        path = self._path(end)
-        lesson = Lesson(self.teacher, path.shown(x_s), s, shown, batch.valid)
-        told, teacher_told = (self._told(*state, end, rows) for state, rows in (((x_t, t), asked), ((x_s, s), shown)))
-        rows_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
+        # The teacher is asked where x_s is hidden too: the n-th such row is row number n of its lesson.
+        taught = self.process.active(x_s)[where]
+        taught_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
+        teacher_asked = asked & self.process.active(x_s)
+        lesson = Lesson(self.teacher, path.shown(x_s), s, teacher_asked, batch.valid)
+        student_says = self._compared(path, x_t, t, where)
+        teacher_says = self._compared(path, x_s, s, tuple(index[taught] for index in where))
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-            first, last = int(rows_before[rows.start]), int(rows_before[rows.stop])
-            known = None if last - first == len(logits) else ~taught[rows]
-            logits = told(logits, rows)
-            hidden = logits if known is None else logits[~known]
             here = torch.arange(rows.start, rows.stop, device=logits.device)
-            unknown = rows if known is None else here[~known]
-            target = teacher_told(lesson.logits(slice(first, last)), slice(first, last))
-            named = None if end is None else _among(hidden, target)
-            distance = divergence_of_logits(self.settings.divergence, hidden if named is None else named, target)
-            matching = total(distance, weight, unknown)
+            taught_rows = slice(int(taught_before[rows.start]), int(taught_before[rows.stop]))
+            revealed_at_s = None if taught_rows.stop - taught_rows.start == len(logits) else ~taught[rows]
+            logits = student_says(logits, rows)
+            hidden = logits if revealed_at_s is None else logits[~revealed_at_s]
+            hidden_rows = rows if revealed_at_s is None else here[~revealed_at_s]
+
+            # D(f_t(. | x_t), f_s(. | x_s)), among the tokens that x_1 leaves to the teacher
+            target = teacher_says(lesson.logits(taught_rows), taught_rows)
+            compared = hidden if path.x_1 is None else _among(hidden, target)
+            matching = total(divergence_of_logits(self.settings.divergence, compared, target), weight, hidden_rows)
+
+            # -log f_t(x_0 | x_t) where x_0 shows at s, and -log of the mass of those tokens where it does not
             revealed = matching.new_zeros(())
-            if known is not None:
-                revealed = self._revealed(logits[known], clean[rows][known], weight, here[known])
-            if named is not None:
-                revealed = revealed + total(hidden.logsumexp(-1) - named.logsumexp(-1), weight, unknown)
+            if revealed_at_s is not None:
+                tokens = clean[rows][revealed_at_s]
+                revealed = self._revealed(logits[revealed_at_s], tokens, weight, here[revealed_at_s])
+            if path.x_1 is not None:
+                revealed = revealed + total(hidden.logsumexp(-1) - compared.logsumexp(-1), weight, hidden_rows)
             return matching + revealed, matching.detach(), revealed.detach()
 
         loss, matching, revealed = network(path.shown(x_t), t, asked, batch.valid, reduce)
         return Sums(loss, {"matching": matching, "revealed": revealed})
 
-    def _path(self, end: Tensor | None) -> FreePath | TiedPath:
-        """To x_1, if it is known."""
-        if end is None:
-            return FreePath(self.process)
-        assert isinstance(self.process, MultiMask)
-        return TiedPath(self.process, end)
-
-    def _told(self, x: Tensor, t: Tensor, end: Tensor | None, positions: Tensor) -> Callable[[Tensor, slice], Tensor]:
-        """What the own mask, or x_1 if it is known, adds to the prediction in some of the packed rows."""
-        process = self.process
-        if end is None and not (isinstance(process, MultiMask) and process.readout == "context"):
+    def _compared(
+        self, path: Path, x: Tensor, t: Tensor, where: tuple[Tensor, ...]
+    ) -> Callable[[Tensor, slice], Tensor]:
+        """What is compared of a prediction, for some of the packed rows: posteriors of masks, else as it is."""
+        if self.process.num_masks == 0:
             return lambda logits, rows: logits
-        assert isinstance(process, MultiMask)
-        where = positions.nonzero(as_tuple=True)
-        state, time = x[where], t[where[0]]
-        if end is None:
-            return lambda logits, rows: process.posterior_logits(logits, state[rows], time[rows])
-        last = end[where]
-        return lambda logits, rows: told_of_end(process, logits, state[rows], last[rows], time[rows])
+        packed = path.at(where)
+        state = x[where]
+        time = t[where[0]]
+        return lambda logits, rows: packed.at(rows).posterior_logits(logits, state[rows], time[rows])
 
     def _revealed(
         self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"], weight: Tensor | None, rows: Int64[Tensor, " n"]

@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums
-from multimdm.objectives.paths import tied_path
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask
-from multimdm.process.anchored import told_of_end
 from multimdm.process.cross_entropy import cross_entropy
 
 Weight = Literal["elbo", "even"]
@@ -26,7 +24,7 @@ _RECORDS = {
 
 @dataclass(frozen=True)
 class Coupled:
-    """-log p(x_0^l | x_t, x_1) at hidden positions, x_1 the text's own (`Batch.noise`) or, without that, as drawn.
+    """-log p(x_0^l | x_t, x_1) at hidden positions, x_1 the text's own (`Batch.x_1`) or, without that, as drawn.
 
     The batch is shared out among several kinds of states (`states.py`). Under random masks the weight of a time is that
     of the ELBO, -alpha'_t / (1 - alpha_t): every position then counts once, at the time at which it is revealed, and a
@@ -40,18 +38,22 @@ class Coupled:
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One draw of x_t per sequence."""
-        path = tied_path(self.process, batch)
+        path = batch.path(self.process)
         states = draw_states(network, path, batch, self.shares)
         where = states.asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
-        clean, state, last = batch.ids[where], states.x_t[where], path.end[where]
-        time, kind = states.t[where[0]], states.kind[where[0]]
+        asked = path.at(where)
+        clean = batch.ids[where]
+        state = states.x_t[where]
+        time = states.t[where[0]]
+        kind = states.kind[where[0]]
+        # -alpha'_t / (1 - alpha_t), the rate at which tokens are revealed
         values = self.process.schedule(time)
         by_reveal = -values.d_alpha / values.one_minus_alpha
         weight = torch.where((kind == Kind.MASKS) & (self.weight == "elbo"), by_reveal, 1.0)
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
-            told = told_of_end(self.process, logits, state[rows], last[rows], time[rows])
-            loss = cross_entropy(told, clean[rows], "none") * weight[rows].to(told.dtype)
+            prediction = asked.at(rows).condition(logits, state[rows], time[rows])
+            loss = cross_entropy(prediction, clean[rows], "none") * weight[rows].to(prediction.dtype)
             parts = (torch.where(kind[rows] == each, loss.detach(), 0.0).sum() for each in _RECORDS)
             return loss.sum(), *parts
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.objectives.settings import Coupling
-from multimdm.process import Generator, MultiMask, Process
-from multimdm.process.anchored import anchor, anchored_state
+from multimdm.process import Generator, MultiMask, Path
 from multimdm.process.revealed_apart import path_revealed_apart
 
 
@@ -26,20 +25,19 @@ class Pair(NamedTuple):
 
 
 def couple(
-    process: Process,
+    path: Path,
     x_0: Int64[Tensor, "B L"],
     s: Float64[Tensor, " B"],
     t: Float64[Tensor, " B"],
     coupling: Coupling,
     generator: Generator = None,
-    end: Int64[Tensor, "B L"] | None = None,
     reveal_apart: bool = False,
 ) -> Pair:
     """x_s and x_t, each with its own marginal p(. | x_0).
 
     gumbel: Eq. (gumbel_coupled_path); gaussian: DUO's path, for `Uniform` only; markov: x_t drawn from x_s by the
-    forward transition; independent: given x_0, nothing is shared; anchored: the path to x_1 = `end`, for `MultiMask`
-    only, with the marginals given x_1 too.
+    forward transition; independent: given x_0, nothing is shared; anchored: the path to a kept x_1, with the marginals
+    given x_1 too.
 
     Given x_0 and that x_t is a mask, whether the token shows at s depends on the mask along gumbel paths of several
     masks, and along no others. With `reveal_apart` it does not there either (`path_revealed_apart`).
@@ -48,11 +46,9 @@ def couple(
         coupling in get_args(Coupling), f"coupling must be one of {', '.join(get_args(Coupling))}; got {coupling!r}"
     )
     if coupling == "anchored":
-        require(end is not None, "end must be given for coupling anchored; got None")
-        assert isinstance(process, MultiMask)
-        assert end is not None
-        noise = anchor(end, generator)
-        return Pair(anchored_state(process, x_0, noise, s), anchored_state(process, x_0, noise, t))
+        require(path.x_1 is not None, "x_1 must be given for coupling anchored; got None")
+        return Pair(*path.couple(x_0, torch.stack([s, t]), generator))
+    process = path.process
     if coupling == "gumbel" and reveal_apart and isinstance(process, MultiMask) and process.num_masks > 1:
         gumbels = process.noise(x_0.shape, generator, x_0.device)
         return Pair(*(path_revealed_apart(process, x_0, gumbels, time) for time in (s, t)))

@@ -19,10 +19,9 @@ from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.divergence import divergence_of_logits
-from multimdm.objectives.paths import FreePath, TiedPath, path_of
 from multimdm.objectives.settings import SdttSettings
 from multimdm.objectives.teaching import Lesson
-from multimdm.process import MultiMask, Process
+from multimdm.process import Path, Process
 from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import Generator, draw_token, invert_cdf, uniform
 from multimdm.process.fusing import fuses
@@ -49,7 +48,7 @@ class Sdtt:
         if self.context is not None:
             self.context.check(process)
         require(
-            not (isinstance(process, MultiMask) and process.tied_noise and not process.noise_shown),
+            process.noise_shown or not process.tied_noise,
             "sdtt of a model whose noise is tied to the text needs a network that is shown the noise; this one is not: "
             "couple it with noise_shown: true, or distil it by consistency with coupling: anchored (as LLaDA must be)",
         )
@@ -71,8 +70,8 @@ class Sdtt:
         delta = self.settings.size(batch.step, batch.steps)
         span = min(1.0, delta * self.settings.teacher_steps)
         t = (span + batch.times.to(batch.ids.device) * (1 - span)).clamp_max(1.0)
-        path = path_of(self.process, batch)
-        x_t = path.corrupt(batch, t)
+        path = batch.path(self.process)
+        x_t = batch.keep(path.corrupt(batch.ids, t, batch.generator))
         if self.context is not None:
             x_t = self.context.shown(network, self.process, batch, x_t, t)
         asked = batch.asked(self.process.active(x_t))
@@ -108,7 +107,7 @@ class Sdtt:
     def _simulate(
         self,
         batch: Batch,
-        path: FreePath | TiedPath,
+        path: Path,
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
         delta: float,

@@ -13,9 +13,8 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network
-from multimdm.objectives.paths import TiedPath
 from multimdm.objectives.settings import Kind, Shares
-from multimdm.process import Streams
+from multimdm.process import Path, Streams
 from multimdm.process.precision import widened
 
 
@@ -58,20 +57,21 @@ class _Guess(NamedTuple):
     """0 for the position that it is surest of; positions that are not free come last."""
 
 
-def draw_states(network: Network, path: TiedPath, batch: Batch, shares: Shares) -> States:
+def draw_states(network: Network, path: Path, batch: Batch, shares: Shares) -> States:
     """One state for every sequence of the batch; one more call of the network, without gradient, for its guesses."""
     kind, t = divide(shares, batch.times.to(batch.ids.device))
     free = torch.ones_like(batch.ids, dtype=torch.bool) if batch.valid is None else batch.valid
-    x_t, given = path.corrupt(batch, t), None
+    x_t, given = path.corrupt(batch.ids, t, batch.generator), None
     if shares.prompts > 0:
         given = _beginnings(batch.generator, free, shares.prompts)
         free = free & ~given
     if shares.surest > 0 or shares.drafts > 0:
-        noise = path.end if given is None else torch.where(given, batch.ids, path.end)
+        assert path.x_1 is not None
+        noise = path.x_1 if given is None else torch.where(given, batch.ids, path.x_1)
         guessing = (kind == Kind.SUREST) | (kind == Kind.DRAFTS)
         guess = _guess(network, path, batch, noise, given, free, guessing)
         visible = ((1 - t) * free.sum(1)).round()
-        surest = torch.where(guess.rank < visible[:, None], batch.ids, path.end)
+        surest = torch.where(guess.rank < visible[:, None], batch.ids, path.x_1)
         x_t = torch.where((kind == Kind.SUREST)[:, None], surest, x_t)
         x_t = torch.where((kind == Kind.DRAFTS)[:, None], guess.token, x_t)
     if given is not None:
@@ -91,7 +91,7 @@ def _beginnings(generator: Streams, free: Bool[Tensor, "B L"], share: float) -> 
 @torch.no_grad()
 def _guess(
     network: Network,
-    path: TiedPath,
+    path: Path,
     batch: Batch,
     noise: Int64[Tensor, "B L"],
     given: Bool[Tensor, "B L"] | None,
@@ -109,7 +109,7 @@ def _guess(
         most = widened(logits).softmax(-1).max(-1)
         return most.indices, most.values
 
-    shown = TiedPath(path.process, path.end[rows]).shown(noise[rows], None if given is None else given[rows])
+    shown = path.at(rows).shown(noise[rows], None if given is None else given[rows])
     ones = torch.ones(len(rows), dtype=torch.float64, device=noise.device)
     token, sure = network(shown, ones, wanted, valid, reduce)
     confidence = torch.full(wanted.shape, -1.0, dtype=sure.dtype, device=sure.device).masked_scatter(wanted, sure)

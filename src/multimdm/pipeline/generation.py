@@ -18,7 +18,6 @@ from multimdm.process import Hybrid, Streams
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.autoregressive import generate_autoregressive
 from multimdm.samplers.candi import generate_candi
-from multimdm.samplers.confidence import Confidence
 from multimdm.samplers.foreign_names import our_word
 from multimdm.samplers.loop import Generated, Watch, generate
 from multimdm.samplers.settings import Sampling
@@ -67,22 +66,25 @@ class Run:
 
 
 def settings_of(**options: Any) -> tuple[Sampling, Run]:
-    """What is drawn and how the work is done, from names that are fields of one or the other, checked.
+    """What is drawn and how the work is done, from names that are fields of one or the other; `fill` checks them.
 
-    What is None or left out is the checkpoint's advice, else the usual.
+    What is None or left out is the checkpoint's advice, else the usual. `sampling` stands for all fields of one.
     """
     law, work = ({field.name for field in fields(kind)} for kind in (Sampling, Run))
+    whole = options.pop("sampling", None)
     for name in options:
         if name not in law | work:
             if (word := our_word(name)) is not None:
                 raise ValueError(f"there is no option '{name}'; here it is {word}")
             near = get_close_matches(name, law | work, n=1) or [", ".join(sorted(law | work))]
             raise ValueError(f"there is no option '{name}'; did you mean {near[0]}?")
-    sampling = Sampling(**{name: value for name, value in options.items() if name in law})
     run = Run(**{name: value for name, value in options.items() if name in work})
-    sampling.check()
-    run.check()
-    return sampling, run
+    named = {name: value for name, value in options.items() if name in law}
+    if whole is None:
+        return Sampling(**named), run
+    said = [name for name, value in named.items() if value is not None]
+    require(not said, f"give sampling or its fields, not both; got sampling and {', '.join(said)}")
+    return whole, run
 
 
 def tokenizer_of(model: "Model", what: str) -> Tokenizer:
@@ -158,11 +160,11 @@ Maker = Callable[[Canvas, Streams, Run], Generated]
 
 def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
     """What turns a canvas into sequences: a diffusion step in the loop, or the sampler of an AR or a CANDI model."""
-    choice, process = choice_of(sampling), model.process
-    _check_tokens(model, sampling)
+    process, V = model.process, model.network.config.vocab_size
+    choice = choice_of(sampling)
+    check_tokens(V, sampling)
     if process is None:
         _check_autoregressive(canvas, sampling)
-        V = model.network.config.vocab_size
         return lambda part, streams, run: generate_autoregressive(
             model.network, V, part.given, part.settled, choice, streams, run.trace, run.watch
         )
@@ -183,19 +185,17 @@ def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
             run.watch,
         )
     step = step_of(process, sampling)
-    if isinstance(step, Confidence):
-        step.check(~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
+    step.check(process, ~canvas.fixed if canvas.valid is None else ~canvas.fixed & canvas.valid)
     return lambda part, streams, run: generate(
         model.network, process, step, part.given, part.fixed, part.valid, streams, run.trace, run.watch
     )
 
 
-def _check_tokens(model: "Model", sampling: Sampling) -> None:
+def check_tokens(V: int, sampling: Sampling) -> None:
     """Ids that the settings speak of must be tokens of the model."""
-    V = model.network.config.vocab_size
     for name in ("exclude_tokens", "postpone_tokens"):
-        strangers = [i for i in getattr(sampling, name) if i >= V]
-        require(not strangers, f"{name} must be ids of tokens, 0..{V - 1}; got {strangers}")
+        unknown = [i for i in getattr(sampling, name) if i >= V]
+        require(not unknown, f"{name} must be ids of tokens, 0..{V - 1}; got {unknown}")
     require(len(set(sampling.exclude_tokens)) < V, "exclude_tokens leaves no token to choose")
 
 

@@ -78,7 +78,7 @@ class Model:
         What is None or left out is as the checkpoint advises (`model.advice`), else 4 steps at temperature 1 in
         ancestral order; `Samples.sampling` tells what came of it. `options` are the other fields of
         `multimdm.samplers.Sampling` (what is drawn: order, grid, top_p, top_k, ...) and of `multimdm.pipeline.Run`
-        (how the work is done: first, batch_size, trace, watch).
+        (how the work is done: first, batch_size, trace, watch). `sampling=Sampling(...)` stands for all of the former.
         """
         sampling, run = settings_of(steps=steps, temperature=temperature, seed=seed, **options)
         return fill(self, empty_canvas(num, length_of(self, length)), sampling, run)

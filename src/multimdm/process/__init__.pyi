@@ -1,5 +1,5 @@
 from .assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
-from .base import Process
+from .base import Path, Process
 from .checks import debug_checks
 from .designated_entry import DesignatedEntry
 from .draws import Generator, categorical, invert_cdf
@@ -29,6 +29,7 @@ __all__ = [
     "Mixture",
     "MultiMask",
     "NoisyMixture",
+    "Path",
     "Process",
     "RelaxedState",
     "RelaxedTimes",

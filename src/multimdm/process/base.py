@@ -1,7 +1,12 @@
-"""What the discrete processes share: times per position, paths at many times, scores from marginals."""
+"""What the discrete processes share: times per position, paths at many times, scores from marginals.
+
+Shapes: x_0, x_s, x_t, x_1 and `clean` are ids [*shape]; logits and probabilities of clean tokens [*shape, V]; kernels
+[*shape, V + M]. Objectives, samplers and evaluation ask a `Path`, which knows whether x_1 is kept.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -16,10 +21,12 @@ from multimdm.process.checks import (
     check_table,
     check_weights,
     checks_contents,
+    kind_of,
 )
 from multimdm.process.draws import Generator
 from multimdm.process.fusing import fuses
 from multimdm.process.groups import Groups
+from multimdm.process.mixture import Mixture
 from multimdm.process.precision import widened
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues
 from multimdm.process.terms import LossTerms
@@ -55,6 +62,10 @@ class Process(ABC):
     num_masks: int
     """M: masks are the ids V .. V+M-1."""
     schedule: Schedule
+    tied_noise: bool = False
+    """Whether x_1 was tied to the text in training, so that it has to be kept (`tied.py`)."""
+    noise_shown: bool = False
+    """Whether the network is shown x_1 beside x_t."""
 
     @property
     def num_states(self) -> int:
@@ -181,6 +192,28 @@ class Process(ABC):
     def model_scores(self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
         """The conditional scores averaged over the posterior that the prediction means. Prop. (model_scores)."""
 
+    # ------------------------------------------------------- paths to kept noise
+
+    def path_to(self, x_1: Ids | None = None) -> "Path":
+        """Paths that end in x_1 if the process keeps it, else in any noise: x_1 is then not looked at."""
+        return Path(self, None)
+
+    def path_to_prior(
+        self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
+    ) -> "Path":
+        """Paths that end in a draw of x_1; nothing is drawn by a process that does not keep it."""
+        return self.path_to(self.prior(shape, generator, device) if self.tied_noise else None)
+
+    def remain(self, clean: Ids, x_t: Ids, s: Time, t: Time, u: Float[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
+        """x_s of positions that stay hidden, by one number each: for masks, which alone hide a token."""
+        raise ValueError(f"process must have masks for positions to stay hidden; got {kind_of(self)}")
+
+    def masks_of(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """x_t, given that every position is hidden: for masks, which alone hide a token."""
+        raise ValueError(f"process must have masks for positions to be hidden; got {kind_of(self)}")
+
+    # ----------------------------------------------------------------- helpers
+
     def _at(self, name: str, t: Time, x: Tensor) -> ScheduleValues:
         """The schedule at t in float64, broadcasting against x."""
         return self.schedule(per_position(name, t, x))
@@ -215,6 +248,62 @@ class Process(ABC):
         self._check_pair(x_0, x_t)
         check_table("log_probs", log_probs, x_0, self.vocab_size)
         check_time("t", t)
+
+
+@dataclass(frozen=True)
+class Path:
+    """The paths of a process from x_0 to x_1: all that objectives, samplers and evaluation need of noise.
+
+    This one forgets x_1, and is the process itself under the names that a kept x_1 shares (`tied.TiedPath`).
+    """
+
+    process: Process
+    x_1: Int64[Tensor, "*shape"] | None
+    """The noise that is kept; None where it is forgotten."""
+
+    def at(self, where: Any) -> "Path":
+        """The paths of some sequences, or of packed positions, as an index into [*shape] names them."""
+        return self
+
+    def corrupt(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """A draw of x_t given x_0 and x_1."""
+        return self.process.corrupt(x_0, t, generator)
+
+    def masks_of(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """The same, given that every position is hidden."""
+        return self.process.masks_of(x_0, t, generator)
+
+    def couple(
+        self, x_0: Ids, times: Sequence[float | int] | Float[Tensor, "..."], generator: Generator = None
+    ) -> Int64[Tensor, "T *shape"]:
+        """States [T, *x_0.shape] of one path per position, at times [T] or [T, B]."""
+        return self.process.couple(x_0, times, generator)
+
+    def shown(self, x_t: Ids, given: Bool[Tensor, "*shape"] | None = None) -> Tensor | Mixture:
+        """What networks are shown of a state in which some tokens are given."""
+        return x_t
+
+    def condition(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """The network's prediction, conditioned on x_1 as well; temperatures act on what this gives."""
+        return logits
+
+    def posterior_logits(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
+        """log p(x_0 | x_t, x_1), up to a number, from the network's logits."""
+        return self.process.posterior_logits(self.condition(logits, x_t, t), x_t, t)
+
+    def reverse_sample(
+        self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None
+    ) -> Int64[Tensor, "*shape"]:
+        """A draw of x_s given x_t, x_1 and hypotheses of the clean tokens."""
+        return self.process.reverse_sample(clean, x_t, s, t, generator)
+
+    def remain(self, clean: Ids, x_t: Ids, s: Time, t: Time, u: Float[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
+        """The same, given that every position stays hidden, by the numbers u; where a token shows it means nothing."""
+        return self.process.remain(clean, x_t, s, t, u)
+
+    def loss(self, logits: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
+        """The loss density at t, whose integral bounds -log p(x_0 | x_1); zero where nothing is to be predicted."""
+        return self.process.logit_loss(logits, x_0, x_t, t)
 
 
 def flat_values(values: ScheduleValues, shape: torch.Size) -> ScheduleValues:

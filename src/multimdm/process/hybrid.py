@@ -71,6 +71,7 @@ class Hybrid:
 
     num_masks = 1
     """The network has an embedding for "hidden", the id V."""
+    tied_noise = False
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.process.assignment import check_assignment, check_sizes, modulo
-from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_values, with_zero_columns
+from multimdm.process.base import Ids, NoiseKind, Path, Process, RowReader, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused_of_any_shape
@@ -51,9 +51,8 @@ class MultiMask(Process):
         self.schedule = check_schedule(schedule)
         self.assignment = assignment.long()
         require(tied_noise or not noise_shown, "noise_shown must be False unless noise is tied, and kept; got True")
-        self.tied_noise, self.noise_shown = tied_noise, noise_shown
-        """Whether x_1 was tied to the text in training, so that a sampler must keep it (`anchored.py`); and whether the
-        network is shown x_1 beside x_t."""
+        self.tied_noise = tied_noise
+        self.noise_shown = noise_shown
         self.readout: Readout = self._check_readout(readout)
         """Whether predictions are posteriors, or are made from the context and the own mask is read by Bayes' rule
         (`own_mask.py`); with one mask, which tells nothing, both are the same, and called posterior."""
@@ -68,6 +67,16 @@ class MultiMask(Process):
     def tied(self, noise_shown: bool = False) -> "MultiMask":
         """The same process with its noise tied to the texts; predictions are posteriors then, given x_1 too."""
         return MultiMask(self.vocab_size, self.num_masks, self.schedule, self.assignment, True, noise_shown)
+
+    def path_to(self, x_1: Ids | None = None) -> Path:
+        """Paths that end in x_1 if the noise is tied, else in any noise."""
+        from multimdm.process.tied import TiedPath  # which knows this class
+
+        if not self.tied_noise:
+            return Path(self, None)
+        require(x_1 is not None, "x_1 must be given for a process whose noise is tied to the text; got None")
+        assert x_1 is not None
+        return TiedPath(self, x_1.long())
 
     def prior(
         self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
@@ -207,6 +216,15 @@ class MultiMask(Process):
         hidden = torch.where(u < refreshed, mask, self.designated_mask(x_0))
         return torch.where(u < v.one_minus_alpha, hidden, x_0.long())
 
+    def masks_of(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
+        """x_t ~ r_t^{x_0}: the designated mask or, with probability 1 - beta_t, any. Eq. (rt_def)."""
+        check_ids("x_0", x_0, self.vocab_size)
+        check_time("t", t)
+        stray = uniform(x_0.shape, generator, x_0.device)
+        which = uniform(x_0.shape, generator, x_0.device)
+        anywhere = self.vocab_size + pick(which, self.num_masks)
+        return torch.where(stray < self._at("t", t, x_0).one_minus_beta, anywhere, self.designated_mask(x_0))
+
     def transition_sample(self, x_s: Ids, s: Time, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """x_t ~ p_{t|s}(. | x_s), by one number per position. Eq. (two_time_kernel_main)."""
         check_ids("x_s", x_s, self.num_states)
@@ -250,14 +268,27 @@ class MultiMask(Process):
         check_ids("x_t", x_t, self.num_states)
         check_same_shape("clean", clean, "x_t", x_t)
         check_order(s, t)
-        b = self._between(s, t, x_t)
-        designated, current = self._mask_index(clean), self._mask_index(x_t)
-        weights = bridge_weights(designated == current, *self._bridge_retentions(s, t, x_t, b), self.num_masks)
+        between = self._between(s, t, x_t)
         u = uniform(x_t.shape, generator, x_t.device)
-        left = ((u - b.reveal) / b.still_hidden).clamp(0.0, 1.0)  # uniform again, given that it stays hidden
-        mask = self.vocab_size + bridge_draw(left, weights, designated, current, self.num_masks)
-        x_s = torch.where(u < b.reveal, clean.long(), mask)
+        # uniform again, given that the position stays hidden
+        left = ((u - between.reveal) / between.still_hidden).clamp(0.0, 1.0)
+        x_s = torch.where(u < between.reveal, clean.long(), self._remain(clean, x_t, s, t, between, left))
         return torch.where(self.active(x_t), x_s, x_t.long())
+
+    def remain(self, clean: Ids, x_t: Ids, s: Time, t: Time, u: Float[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
+        """x_s ~ p_{s|t}(. | x_t, clean, x_s masked): the mask factor of Eq. (two_time_backward_main).
+
+        The bridge leads from the current mask towards the one that the hypothesis designates, by one number each. At
+        visible positions the result means nothing.
+        """
+        return self._remain(clean, x_t, s, t, self._between(s, t, x_t), u)
+
+    def _remain(self, clean: Tensor, x_t: Tensor, s: Time, t: Time, between: BetweenValues, u: Tensor) -> Tensor:
+        target = self._mask_index(clean)
+        current = self._mask_index(x_t)
+        retentions = self._bridge_retentions(s, t, x_t, between)
+        weights = bridge_weights(target == current, *retentions, self.num_masks)
+        return self.vocab_size + bridge_draw(u, weights, target, current, self.num_masks)
 
     # -------------------------------------------------------------------- loss
 

@@ -14,7 +14,7 @@ from multimdm.evaluation.store import Store
 from multimdm.evaluation.subject import Subject
 from multimdm.reproduce.models import Folders
 from multimdm.reproduce.scale import Scale
-from multimdm.samplers.settings import Law, Order
+from multimdm.samplers.settings import Order, SamplingRules
 
 _CALL = 1 / 60
 """What a network call for one sample costs, beside a training step."""
@@ -101,7 +101,7 @@ class Measuring:
     def _opened(self, folders: Folders, label: str, judges: Judges) -> list[tuple[Subject, Plan]]:
         settings = self.scale.settings
         path = self.model if is_perfect(self.model) else str(folders.model(self.model, self.seed))
-        drawing = Drawing(num=self.samples, seed=self.seed, law=Law(order=self.order))
+        drawing = Drawing(num=self.samples, seed=self.seed, law=SamplingRules(order=self.order))
         opened, found = Subject.open(path, label, drawing, Store(folders.points), "auto"), []
         opened = opened.with_teacher() if self.held_out else opened
         text = real_text(settings.data or folders.data, opened.model, opened.length)

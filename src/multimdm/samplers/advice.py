@@ -28,7 +28,7 @@ class SamplingAdvice:
         Sampling(**{**settings, "order": self.order or "ancestral"}).check()
 
 
-def resolve(given: Sampling, advice: SamplingAdvice | None = None, usual_steps: int = USUAL_STEPS) -> Sampling:
+def resolve(given: Sampling, advice: SamplingAdvice | None = None) -> Sampling:
     """What is given, else what is advised, else what is usual; checked.
 
     What is given always wins, and advice that does not go with it is dropped: an order to which a given setting is
@@ -37,13 +37,14 @@ def resolve(given: Sampling, advice: SamplingAdvice | None = None, usual_steps: 
     """
     advice = _fitting(given, SamplingAdvice() if advice is None else advice)
     order: Order = given.order or advice.order or "ancestral"
+    listed = not isinstance(given.grid, str | None)
     resolved = replace(
         given,
         order=order,
         temperature=_first(given.temperature, advice.temperature, 1.0),
         grid=_first(given.grid, advice.grid or "uniform") if order == "ancestral" else given.grid,
         threshold=_first(given.threshold, advice.threshold),
-        steps=given.steps if isinstance(given.grid, tuple) else _first(given.steps, advice.steps, usual_steps),
+        steps=given.steps if listed else _first(given.steps, advice.steps, USUAL_STEPS),
     )
     resolved.check()
     return resolved
@@ -51,7 +52,7 @@ def resolve(given: Sampling, advice: SamplingAdvice | None = None, usual_steps: 
 
 def _fitting(given: Sampling, advice: SamplingAdvice) -> SamplingAdvice:
     """The advice that goes with what is given."""
-    if advice.order is not None and (given.order not in (None, advice.order) or given.strangers(advice.order)):
+    if advice.order is not None and (given.order not in (None, advice.order) or given.misplaced(advice.order)):
         advice = replace(advice, order=None, threshold=None)
     if given.remasking == "random":
         advice = replace(advice, threshold=None)

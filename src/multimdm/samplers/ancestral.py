@@ -3,13 +3,16 @@
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
-from multimdm.process import Process
-from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.clean import USUAL, Choice, draw_clean
+from multimdm.process import Process, Time
+from multimdm.samplers.batch import Batch, Count
+from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.corrector import most_remasked, remask_sample
 from multimdm.samplers.loop import Moved
-from multimdm.samplers.tied import refuse_tied, reverse_step
+from multimdm.samplers.process_checks import masked_process, refuse_tied
+from multimdm.samplers.question import Hypotheses, Question, ask
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,39 @@ class Ancestral:
         """Whether visible tokens may be masked again."""
         return self.corrector > 0
 
-    def choice_at(self, k: int) -> Choice:
-        """How step k chooses clean tokens."""
-        last = k == self.num_steps - 1
-        return replace(self.choice, greedy=True) if last and self.greedy_last else self.choice
+    def check(self, process: Process, free: Bool[Tensor, "B L"] | None = None) -> None:
+        """A corrector needs masks, and noise that may be forgotten."""
+        if self.corrector:
+            masked_process(process, "corrector")
+            refuse_tied(process, "corrector")
 
-    def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
-        """From t_{K-k} to the next time."""
-        t, s = self.grid[k], self.grid[k + 1]
-        clean = draw_clean(network, process, batch, t, self.choice_at(k)).clean
+    def question(self, process: Process, batch: Batch, k: Count) -> Question:
+        """Clean tokens at all active positions, at t_{K-k}."""
+        return ask(process, batch, self._time(k), self.choice_at(k))
+
+    def move(self, question: Question, hypotheses: Hypotheses, k: Count) -> Moved:
+        """From t = t_{K-k} to the next time s."""
+        process, batch = question.process, question.batch
+        t = question.t
+        s = self._time(k + 1)
         if self.revises:
-            refuse_tied(process, "a corrector")
+            assert not isinstance(t, Tensor)
+            assert not isinstance(s, Tensor)
             sigma = min(float(self.corrector), most_remasked(process, s, t))
-            x_s = remask_sample(process, clean, batch.x, s, t, sigma, batch.generator)
+            x_s = remask_sample(process, hypotheses.clean, batch.x, s, t, sigma, batch.generator)
         else:
-            x_s = reverse_step(process, clean, batch, s, t)
+            x_s = question.path.reverse_sample(hypotheses.clean, batch.x, s, t, batch.generator)
         return Moved(torch.where(batch.free, x_s, batch.x), s)
+
+    def choice_at(self, k: Count) -> Choice:
+        """How move k chooses clean tokens; sequences that move together are all at their last one, or none is."""
+        if not self.greedy_last:
+            return self.choice
+        last = torch.as_tensor(k) == self.num_steps - 1
+        return replace(self.choice, greedy=True) if bool(last.all()) else self.choice
+
+    def _time(self, k: Count) -> Time:
+        """t_{K-k}, for all sequences or for each."""
+        if not isinstance(k, Tensor):
+            return self.grid[k]
+        return torch.tensor(self.grid, dtype=torch.float64, device=k.device)[k]

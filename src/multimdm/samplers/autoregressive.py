@@ -8,7 +8,7 @@ from multimdm.process import Generator
 from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.draws import invert_cdf, uniform
 from multimdm.samplers.batch import Network
-from multimdm.samplers.clean import USUAL, Choice
+from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Generated, Watch
 from multimdm.samplers.trace import Trace
 

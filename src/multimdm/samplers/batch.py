@@ -12,6 +12,9 @@ from multimdm.process import Generator, Streams
 Network = Callable[..., Any]
 """network(x_t, t, positions=..., valid=..., reduce=...): clean-token logits at `positions`, as `reduce` leaves them."""
 
+Count = int | Int64[Tensor, " B"]
+"""One number for all sequences, or one for each."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -23,8 +26,8 @@ class Batch:
     valid: Bool[Tensor, "B L"] | None = None
     """What the network attends to; None is everything."""
     generator: Generator = None
-    end: Int64[Tensor, "B L"] | None = None
-    """x_1, of a process whose noise is tied to the text; None for others, which forget it."""
+    x_1: Int64[Tensor, "B L"] | None = None
+    """The noise, of a process whose noise is tied to the text; None for others, which forget it."""
     numbers: Float64[Tensor, "B L"] | None = None
     """What tokens are drawn by, of a step that draws by the same numbers again (`rewrite.py`); None for fresh ones."""
 
@@ -35,7 +38,7 @@ class Batch:
             self.free[keep],
             None if self.valid is None else self.valid[keep],
             _rows_of(self.generator, keep),
-            None if self.end is None else self.end[keep],
+            None if self.x_1 is None else self.x_1[keep],
             None if self.numbers is None else self.numbers[keep],
         )
 

@@ -11,7 +11,7 @@ from multimdm.process import Generator, Hybrid
 from multimdm.process.draws import invert_cdf, uniform
 from multimdm.process.hybrid import HybridState
 from multimdm.samplers.batch import Network
-from multimdm.samplers.clean import USUAL, Choice
+from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Generated, Watch, free_positions
 from multimdm.samplers.trace import Trace
 

@@ -19,7 +19,7 @@ from multimdm._checks import require
 from multimdm.process import Generator, MultiMask, Process
 from multimdm.process.base import Ids
 from multimdm.process.draws import pick, uniform
-from multimdm.samplers.remain import masked_process, remain_masked
+from multimdm.samplers.process_checks import masked_process
 
 
 def most_remasked(process: Process, s: float | int, t: float | int) -> float:
@@ -50,7 +50,7 @@ def remask_sample(
     u = uniform(x_t.shape, generator, x_t.device)
     # 1 - q = (1 - alpha_s - sigma alpha_t) / (1 - alpha_t); at the bound rounding could make it negative.
     stays = ((at_s.one_minus_alpha - sigma * at_t.alpha).clamp_min(0.0) / at_t.one_minus_alpha).to(u.device)
-    mask = remain_masked(process, clean, x_t, s, t, _within(u, stays))
+    mask = process.remain(clean, x_t, s, t, _within(u, stays))
     predicted = torch.where(u < stays, mask, clean.long())
     again = _own_mask(process, x_t, _within(u, sigma), float(at_s.one_minus_beta))
     kept = torch.where(u < sigma, again, x_t.long())

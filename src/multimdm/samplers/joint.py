@@ -1,29 +1,26 @@
 """Continuous batching: sequences of different lengths, steps and settings that share one network call.
 
-A sequence joins at its own time and leaves when it is finished. Its randomness is a stream of its own, so it comes out
-as if it had been made alone, up to rounding in the network's sums.
+A sequence joins at its own time and leaves when it is finished. Its steps are those of the loop (`loop.py`), and its
+randomness is a stream of its own, so it comes out as if it had been made alone, up to rounding in the network's sums.
+
+Shapes: B sequences of L positions, the length of the longest; n positions that a step asks for in one sequence.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from multimdm._checks import require
 from multimdm.process import Mixture, Process, Streams
-from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.clean import Hypotheses, Question, ask
-from multimdm.samplers.confidence import Confidence
-from multimdm.samplers.left_to_right import LeftToRight
-from multimdm.samplers.loop import Moved, unfinished
-from multimdm.samplers.rewrite import Rewrite
+from multimdm.samplers.loop import unfinished
+from multimdm.samplers.question import Hypotheses, Question
 from multimdm.samplers.steps import AnyStep
-from multimdm.samplers.tied import kept_end, reverse_step, shown
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,8 @@ class Draft:
     k: int = 0
     """Steps done: as many network calls."""
     time: float = 1.0
-    end: Int64[Tensor, " L"] | None = None
-    """x_1, of a process whose noise is tied to the text."""
+    x_1: Int64[Tensor, " L"] | None = None
+    """The noise, of a process whose noise is tied to the text."""
     numbers: Float64[Tensor, " L"] | None = None
     """What its tokens are drawn by again and again (`rewrite.py`)."""
 
@@ -66,6 +63,13 @@ class Advanced(NamedTuple):
     """What the network thought of the state before the step."""
 
 
+def check_shared(step: AnyStep) -> None:
+    """Refuse steps that cannot share a network call: guidance takes two, and a corrector has one time for all."""
+    for name in ("corrector", "guidance"):
+        value = getattr(step, name, 0)
+        require(value == 0, f"{name} must be 0 where sequences share network calls; got {value}")
+
+
 def begin(
     process: Process,
     given: Int64[Tensor, "B L"],
@@ -75,17 +79,16 @@ def begin(
     first: int = 0,
 ) -> list[Draft]:
     """Sequences first .. first + B-1 of the run with this seed, at noise; `pipeline.fill` would make the same."""
-    corrector = step.corrector if isinstance(step, Ancestral) else 0
-    require(corrector == 0, f"corrector must be 0 where sequences share network calls; got {corrector}")
-    guidance = step.guidance if isinstance(step, Confidence) else 0
-    require(guidance == 0, f"guidance must be 0 where sequences share network calls; got {guidance}")
+    check_shared(step)
+    step.check(process, free)
     streams = Streams.spawn(seed, len(given), first)
     noise = process.prior(given.shape, streams, given.device)
-    x, end = torch.where(free, noise, given), kept_end(process, noise)
-    ends = [None] * len(x) if end is None else list(end)
+    x = torch.where(free, noise, given)
+    kept = process.path_to(noise).x_1
+    ends = [None] * len(x) if kept is None else list(kept)
     return [
-        Draft(row, where, step, own, end=last)
-        for row, where, own, last in zip(x, free, streams.seeds.tolist(), ends, strict=True)
+        Draft(row, where, step, own, x_1=x_1)
+        for row, where, own, x_1 in zip(x, free, streams.seeds.tolist(), ends, strict=True)
     ]
 
 
@@ -93,65 +96,39 @@ def begin(
 def advance(network: Network, process: Process, drafts: Sequence[Draft], top: int = 0) -> list[Advanced]:
     """One step of every draft by one network call for all; with `top`, also the most probable tokens.
 
-    Sequences with the same kind of step and the same choice of tokens are moved together.
+    Sequences with equal steps are moved together. Those at their last one are apart, since it may be greedy.
     """
     kinds: dict[object, list[int]] = {}
     for place, draft in enumerate(drafts):
-        kinds.setdefault(_kind(draft.step), []).append(place)
+        last = draft.k == draft.step.num_steps - 1
+        kinds.setdefault((draft.step, last), []).append(place)
     groups = [_Group(process, [drafts[place] for place in places]) for places in kinds.values()]
     answers = _call(network, [group.question for group in groups], top)
     advanced: dict[int, Advanced] = {}
     for places, group, (hypotheses, tops) in zip(kinds.values(), groups, answers, strict=True):
-        advanced |= zip(places, group.moved(process, hypotheses, tops), strict=True)
+        advanced |= zip(places, group.moved(hypotheses, tops), strict=True)
     return [advanced[place] for place in range(len(drafts))]
-
-
-def _kind(step: AnyStep) -> object:
-    """What must be equal for two sequences to move together: all but their times."""
-    return replace(step, grid=()) if isinstance(step, Ancestral) else replace(step, num_steps=0)
 
 
 class _Group:
     """Sequences that move together, padded to the longest."""
 
     def __init__(self, process: Process, drafts: Sequence[Draft]) -> None:
-        self.drafts = drafts
         device = drafts[0].x.device
-        streams = Streams([draft.seed for draft in drafts])
-        streams.draws = torch.tensor([[draft.draws] for draft in drafts], device=device)
-        self.batch = _padded(drafts, streams)
+        self.drafts = drafts
+        self.step = drafts[0].step
         self.k = torch.tensor([draft.k for draft in drafts], device=device)
-        self.question, self.move = self._plan(process, drafts[0].step, device)
+        self.streams = Streams([draft.seed for draft in drafts])
+        self.streams.draws = torch.tensor([[draft.draws] for draft in drafts], device=device)
+        self.question = self.step.question(process, _padded(drafts, self.streams), self.k)
 
-    def _plan(
-        self, process: Process, step: AnyStep, device: torch.device
-    ) -> tuple[Question, Callable[[Hypotheses], Moved]]:
-        """What to ask the network, and what to do with its answer."""
-        steps = [(draft.step, draft.k) for draft in self.drafts]
-        if isinstance(step, Rewrite):
-            batch = step.numbered(self.batch, self.k)
-            return ask(process, batch, step.time(self.k), step.choice, batch.free), partial(step.move, batch)
-        if isinstance(step, Confidence | LeftToRight):
-            front = step.front(process, self.batch)
-            K = torch.tensor([own.num_steps for own, _ in steps], device=device)
-            question = ask(process, self.batch, front.t, step.choice, front.candidates, True, step.late, step.peak)
-            return question, lambda answer: step.move(process, self.batch, front, answer, K, self.k)
-        grids = [(own.grid, k) for own, k in steps if isinstance(own, Ancestral)]
-        t, s = (torch.tensor([g[k + i] for g, k in grids], dtype=torch.float64, device=device) for i in (0, 1))
-        return ask(process, self.batch, t, step.choice), partial(self._reverse, process, s, t)
-
-    def _reverse(self, process: Process, s: Tensor, t: Tensor, answer: Hypotheses) -> Moved:
-        x, free = self.batch.x, self.batch.free
-        return Moved(torch.where(free, reverse_step(process, answer.clean, self.batch, s, t), x), s)
-
-    def moved(self, process: Process, hypotheses: Hypotheses, tops: list[Top] | None) -> list[Advanced]:
+    def moved(self, hypotheses: Hypotheses, tops: list[Top] | None) -> list[Advanced]:
         """The sequences after the step, without padding."""
-        moved = self.move(hypotheses)
-        going = unfinished(process, self.drafts[0].step, self.batch, moved).tolist()
-        streams, now = self.batch.generator, torch.as_tensor(moved.time).tolist()
-        assert isinstance(streams, Streams)
-        assert isinstance(streams.draws, Tensor)
-        draws = streams.draws[:, 0].tolist()
+        moved = self.step.move(self.question, hypotheses, self.k)
+        going = unfinished(self.question.process, self.step, self.question.batch, moved).tolist()
+        now = torch.as_tensor(moved.time).tolist()
+        assert isinstance(self.streams.draws, Tensor)
+        draws = self.streams.draws[:, 0].tolist()
         result = []
         for row, draft in enumerate(self.drafts):
             own = slice(0, len(draft.x))
@@ -164,29 +141,23 @@ class _Group:
 
 def _padded(drafts: Sequence[Draft], streams: Streams) -> Batch:
     """One table; padding is clean, not free, and not attended to."""
+    x = pad_sequence([draft.x for draft in drafts], batch_first=True)
+    free = pad_sequence([draft.free for draft in drafts], batch_first=True)
+    ends = [draft.x_1 for draft in drafts if draft.x_1 is not None]
+    x_1 = pad_sequence(ends, batch_first=True) if ends else None
     lengths = [len(draft.x) for draft in drafts]
-    shape = len(drafts), max(lengths)
-    x = drafts[0].x.new_zeros(shape)
-    free = torch.zeros(shape, dtype=torch.bool, device=x.device)
-    for row, draft in enumerate(drafts):
-        x[row, : lengths[row]], free[row, : lengths[row]] = draft.x, draft.free
-    ends = [draft.end for draft in drafts if draft.end is not None]
-    end = torch.nn.utils.rnn.pad_sequence(ends, batch_first=True) if ends else None
     valid = None
     if min(lengths) != max(lengths):
-        valid = torch.arange(shape[1], device=x.device) < torch.tensor(lengths, device=x.device)[:, None]
-    return Batch(x, free, valid, streams, end, _numbers(drafts, x))
+        valid = torch.arange(x.shape[1], device=x.device) < torch.tensor(lengths, device=x.device)[:, None]
+    return Batch(x, free, valid, streams, x_1, _numbers(drafts))
 
 
-def _numbers(drafts: Sequence[Draft], x: Int64[Tensor, "B L"]) -> Float64[Tensor, "B L"] | None:
+def _numbers(drafts: Sequence[Draft]) -> Float64[Tensor, "B L"] | None:
     """Those that are kept; zeros for sequences that are still to draw theirs."""
     if all(draft.numbers is None for draft in drafts):
         return None
-    numbers = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
-    for row, draft in zip(numbers, drafts, strict=True):
-        if draft.numbers is not None:
-            row[: len(draft.numbers)] = draft.numbers
-    return numbers
+    kept = [torch.zeros_like(one.x, dtype=torch.float64) if one.numbers is None else one.numbers for one in drafts]
+    return pad_sequence(kept, batch_first=True)
 
 
 def _call(network: Network, questions: Sequence[Question], top: int) -> list[tuple[Hypotheses, list[Top] | None]]:
@@ -199,9 +170,11 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         parts = []
         for question, start, end in zip(questions, starts, ends, strict=True):
-            first, last = max(start, rows.start), min(end, rows.stop)
+            first = max(start, rows.start)
+            last = min(end, rows.stop)
             if first < last:
-                own, which = logits[first - rows.start : last - rows.start], slice(first - start, last - start)
+                own = logits[first - rows.start : last - rows.start]
+                which = slice(first - start, last - start)
                 answer = question.reduce(own, which)
                 best = _best(question.posterior(own, which), top, answer[0]) if top else ()
                 parts.append((*answer, *best))
@@ -210,7 +183,8 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
     x, t, positions, valid = _together(questions)
     result = network(x, t, positions=positions, valid=valid, reduce=reduce)
     columns = result if isinstance(result, tuple) else (result,)
-    chosen, best = columns[: 1 + confidence], columns[1 + confidence :]
+    chosen = columns[: 1 + confidence]
+    best = columns[1 + confidence :]
     answers = []
     for question, start, end in zip(questions, starts, ends, strict=True):
         hypotheses = question.answer(*(column[start:end] for column in chosen))
@@ -233,21 +207,20 @@ def _tops(question: Question, *columns: Tensor) -> list[Top]:
 
 def _together(questions: Sequence[Question]) -> tuple[Tensor | Mixture, Tensor, Tensor, Tensor | None]:
     """What the network is shown, times, positions and what is not padding, of all questions in one table."""
-    longest = max(question.batch.x.shape[1] for question in questions)
-    pad = partial(_pad_to, longest)
     batches = [question.batch for question in questions]
-    x = torch.cat([pad(batch.x) for batch in batches])
-    positions = torch.cat([pad(question.positions) for question in questions])
+    longest = max(batch.x.shape[1] for batch in batches)
     # float32, as a network makes of a plain number: alone or together, it sees the same time.
     t = torch.cat([torch.as_tensor(question.t).to(torch.float32) for question in questions])
     whole = all(batch.valid is None and batch.x.shape[1] == longest for batch in batches)
     attended = [torch.ones_like(batch.free) if batch.valid is None else batch.valid for batch in batches]
-    ends = [pad(batch.end) for batch in batches if batch.end is not None]
-    free = torch.cat([pad(batch.free) for batch in batches])
-    everything = Batch(x, free, end=torch.cat(ends) if ends else None)
-    seen = shown(questions[0].process, everything)
-    return seen, t, positions, None if whole else torch.cat([pad(valid) for valid in attended])
+    ends = [batch.x_1 for batch in batches if batch.x_1 is not None]
+    x = _stacked([batch.x for batch in batches], longest)
+    free = _stacked([batch.free for batch in batches], longest)
+    path = questions[0].process.path_to(_stacked(ends, longest) if ends else None)
+    positions = _stacked([question.positions for question in questions], longest)
+    return path.shown(x, given=~free), t, positions, None if whole else _stacked(attended, longest)
 
 
-def _pad_to(length: int, table: Tensor) -> Tensor:
-    return torch.nn.functional.pad(table, (0, length - table.shape[1]))
+def _stacked(tables: Sequence[Tensor], length: int) -> Tensor:
+    """All rows of the tables in one, with zeros (or False) behind the shorter ones."""
+    return torch.cat([torch.nn.functional.pad(table, (0, length - table.shape[1])) for table in tables])

@@ -11,14 +11,14 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from multimdm.process import Process
-from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.clean import USUAL, Choice, Hypotheses, draw_clean
-from multimdm.samplers.confidence import Count, Front, front_of, revealed, sure_from
+from multimdm.samplers.batch import Batch, Count
+from multimdm.samplers.blocks import front_of
+from multimdm.samplers.choice import USUAL, Choice
+from multimdm.samplers.confidence import revealed, sure_from
 from multimdm.samplers.loop import Moved
-from multimdm.samplers.remain import masked_process
+from multimdm.samplers.process_checks import masked_process
+from multimdm.samplers.question import Hypotheses, Question, ask
 from multimdm.samplers.settings import SURE_RUN, Threshold
-
-_WHO = "left-to-right decoding"
 
 
 @dataclass(frozen=True)
@@ -35,30 +35,24 @@ class LeftToRight:
     threshold: Threshold = SURE_RUN
     """Confidence from which on a position is sure."""
 
-    late = ()
-    peak = False
     revises = False
 
-    def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
+    def check(self, process: Process, free: Bool[Tensor, "B L"] | None = None) -> None:
+        """There must be masks."""
+        masked_process(process, "order='left_to_right'")
+
+    def question(self, process: Process, batch: Batch, k: Count) -> Question:
+        """Clean tokens at all hidden positions, and how sure they are."""
+        front = front_of(process, batch)
+        return ask(process, batch, front.t, self.choice, front.candidates, confidence=True, front=front)
+
+    def move(self, question: Question, hypotheses: Hypotheses, k: Count) -> Moved:
         """Reveal the next run of every sequence."""
-        front = self.front(process, batch)
-        hypotheses = draw_clean(network, process, batch, front.t, self.choice, front.candidates, True)
-        return self.move(process, batch, front, hypotheses, self.num_steps, k)
-
-    def front(self, process: Process, batch: Batch) -> Front:
-        """All that is hidden."""
-        return front_of(masked_process(process, _WHO), batch, None)
-
-    def move(
-        self, process: Process, batch: Batch, front: Front, hypotheses: Hypotheses, num_steps: Count, k: Count
-    ) -> Moved:
-        """Step k of K, given the hypotheses at the candidates; both may differ among the sequences (`joint.py`)."""
-        clean, confidence = hypotheses
-        assert confidence is not None
-        hidden = front.candidates
-        quota = -(-hidden.sum(1) // (num_steps - k))
-        reveal = first_run(confidence >= sure_from(self.threshold, num_steps), hidden, quota)
-        return revealed(masked_process(process, _WHO), batch, front, clean, reveal)
+        assert hypotheses.confidence is not None
+        hidden = question.positions
+        quota = -(-hidden.sum(1) // (self.num_steps - k))
+        sure = hypotheses.confidence >= sure_from(self.threshold, self.num_steps)
+        return revealed(question, hypotheses.clean, first_run(sure, hidden, quota))
 
 
 def first_run(

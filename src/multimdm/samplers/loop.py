@@ -1,4 +1,7 @@
-"""The loop of all samplers: it starts from noise, counts network calls, keeps the trace, lets finished sequences go."""
+"""The loop of all samplers: it starts from noise, counts network calls, keeps the trace, lets finished sequences go.
+
+Shapes: B sequences of L positions.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,8 +14,8 @@ from torch import Tensor
 from multimdm._checks import require
 from multimdm.process import AnyProcess, Generator, Process, Streams, Time
 from multimdm.process.checks import check_ids, check_same_shape, kind_of
-from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.tied import kept_end
+from multimdm.samplers.batch import Batch, Count, Network
+from multimdm.samplers.question import Hypotheses, Question
 from multimdm.samplers.trace import Trace
 
 Watch = Callable[[int, int, Tensor], None]
@@ -33,7 +36,11 @@ class Moved(NamedTuple):
 
 @runtime_checkable
 class Step(Protocol):
-    """One move of the batch towards the data, by at most one network call."""
+    """One move of the batch towards the data: a question to the network, and what is made of its answer.
+
+    The loop below asks for one batch, continuous batching (`joint.py`) for many together, whose sequences may be at
+    different k. What is made is the same.
+    """
 
     @property
     def num_steps(self) -> int:
@@ -45,8 +52,16 @@ class Step(Protocol):
         """Whether a sequence without active positions may still change."""
         ...
 
-    def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
-        """Move number k = 0 .. K-1; fixed positions stay."""
+    def check(self, process: Process, free: Bool[Tensor, "B L"] | None = None) -> None:
+        """Raise a ValueError if the process, or what is free in it, does not allow such steps."""
+        ...
+
+    def question(self, process: Process, batch: Batch, k: Count) -> Question:
+        """What move number k = 0 .. K-1 has to know; all randomness of the answer is drawn here."""
+        ...
+
+    def move(self, question: Question, hypotheses: Hypotheses, k: Count) -> Moved:
+        """Move number k, given the answer to its question; fixed positions stay."""
         ...
 
 
@@ -76,22 +91,26 @@ def generate(
     generator: Generator = None,
     trace: bool = False,
     watch: Watch | None = None,
-    noise: Int64[Tensor, "B L"] | None = None,
+    x_1: Int64[Tensor, "B L"] | None = None,
 ) -> Generated:
     """x_{t_K} ~ prior, then x_{t_{k-1}} from x_{t_k} by `step`, K times at most. Algs. (sampling, few_step_generation).
 
     Ids of `given` are kept where `fixed` says so and where `valid` says padding; all other positions are made. With
-    `Streams` (which then serve this call alone) a sequence's result does not depend on its neighbours. If `noise` is
+    `Streams` (which then serve this call alone) a sequence's result does not depend on its neighbours. If `x_1` is
     given, it stands for the prior's draw.
     """
     free = free_positions(process, given, fixed, valid, generator)
-    if noise is None:
-        noise = process.prior(given.shape, generator, given.device)
-    check_same_shape("noise", noise, "given", given)
-    x = torch.where(free, noise, given)
-    batch, place = Batch(x, free, valid, generator, kept_end(process, noise)), torch.arange(len(x), device=x.device)
-    ids, calls = x.clone(), torch.zeros(len(x), dtype=torch.long, device=x.device)
-    states, times = [x], [torch.ones(len(x), dtype=torch.float64, device=x.device)]
+    step.check(process, free)
+    if x_1 is None:
+        x_1 = process.prior(given.shape, generator, given.device)
+    check_same_shape("x_1", x_1, "given", given)
+    x = torch.where(free, x_1, given)
+    batch = Batch(x, free, valid, generator, process.path_to(x_1).x_1)
+    place = torch.arange(len(x), device=x.device)
+    ids = x.clone()
+    calls = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    states = [x]
+    times = [torch.ones(len(x), dtype=torch.float64, device=x.device)]
     going = free.any(1)
     for k in range(step.num_steps):
         if not bool(going.all()):
@@ -99,9 +118,12 @@ def generate(
         time = torch.zeros_like(times[0])
         if len(place):
             counted = _Counted(network)
-            moved = step(counted, process, batch, k)
-            batch, going = replace(batch, x=moved.x, numbers=moved.numbers), unfinished(process, step, batch, moved)
-            ids[place], time[place] = moved.x, torch.as_tensor(moved.time, dtype=time.dtype, device=time.device)
+            question = step.question(process, batch, k)
+            moved = step.move(question, question.put_to(counted), k)
+            going = unfinished(process, step, batch, moved)
+            batch = replace(batch, x=moved.x, numbers=moved.numbers)
+            ids[place] = moved.x
+            time[place] = torch.as_tensor(moved.time, dtype=time.dtype, device=time.device)
             calls[place] += counted.calls
         if trace:
             states.append(ids.clone())
@@ -153,11 +175,11 @@ def free_positions(
             require(mask.dtype == torch.bool, f"{name} must be a bool tensor; got {kind_of(mask)}")
             check_same_shape(name, mask, "given", given)
             free &= mask == meaning
-    strangers = int((~free & ((given < 0) | (given >= process.vocab_size))).sum())
+    unknown = int((~free & ((given < 0) | (given >= process.vocab_size))).sum())
     require(
-        strangers == 0,
+        unknown == 0,
         f"given must hold clean tokens, 0..{process.vocab_size - 1}, where it is fixed or padding; "
-        f"it does not at {strangers} positions",
+        f"it does not at {unknown} positions",
     )
     require(
         not isinstance(generator, Streams) or len(generator) == len(given),

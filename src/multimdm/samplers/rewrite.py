@@ -10,16 +10,16 @@ has no masks left.
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from multimdm.process import Process, Time
+from multimdm.process import Process
 from multimdm.process.draws import uniform
-from multimdm.samplers.batch import Batch, Network
-from multimdm.samplers.clean import USUAL, Choice, Hypotheses, draw_clean
-from multimdm.samplers.confidence import Count
+from multimdm.samplers.batch import Batch, Count
+from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Moved
-from multimdm.samplers.tied import require_shown
+from multimdm.samplers.process_checks import require_shown
+from multimdm.samplers.question import Hypotheses, Question, ask
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,14 @@ class Rewrite:
 
     revises = True
 
-    def __call__(self, network: Network, process: Process, batch: Batch, k: int) -> Moved:
-        """The next draft of every sequence."""
-        require_shown(process, "rewriting")
-        batch = self.numbered(batch, k)
-        return self.move(batch, draw_clean(network, process, batch, self.time(k), self.choice, batch.free))
+    def check(self, process: Process, free: Bool[Tensor, "B L"] | None = None) -> None:
+        """Nothing else in the state would tell of x_1."""
+        require_shown(process, "order='rewrite'")
 
-    def time(self, k: Count) -> Time:
-        """What the network is told of the state: noise, or a text."""
-        return (k == 0).double() if isinstance(k, Tensor) else float(k == 0)
+    def question(self, process: Process, batch: Batch, k: Count) -> Question:
+        """The whole text; the network is told t = 1 of noise and t = 0 of a draft."""
+        t = (k == 0).double() if isinstance(k, Tensor) else float(k == 0)
+        return ask(process, self.numbered(batch, k), t, self.choice, batch.free)
 
     def numbered(self, batch: Batch, k: Count) -> Batch:
         """With the numbers u: drawn in the first call, kept in later ones, so that a call can leave all as it was."""
@@ -49,8 +48,9 @@ class Rewrite:
         u = uniform(batch.x.shape, batch.generator, batch.x.device)
         return replace(batch, numbers=u if batch.numbers is None else _once(u, batch.numbers, k))
 
-    def move(self, batch: Batch, hypotheses: Hypotheses) -> Moved:
+    def move(self, question: Question, hypotheses: Hypotheses, k: Count) -> Moved:
         """The hypotheses are the new draft."""
+        batch = question.batch
         x = torch.where(batch.free, hypotheses.clean, batch.x)
         time = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         return Moved(x, time, finished=(x == batch.x).all(1), numbers=batch.numbers)

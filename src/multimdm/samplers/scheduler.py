@@ -15,16 +15,17 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.process import Generator, Process, Time
-from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.batch import Batch
-from multimdm.samplers.clean import Choice, law_of_choice
 from multimdm.samplers.grid import Grid
+from multimdm.samplers.process_checks import refuse_tied
+from multimdm.samplers.question import Question
 from multimdm.samplers.settings import Sampling, TemperatureOn
 from multimdm.samplers.steps import step_of
-from multimdm.samplers.tied import refuse_tied
 
 _SAME_TIME = 1e-6
 """Timesteps are float32, and callers may have computed with them."""
+_ALL = slice(None)
+"""The caller's logits come in one piece."""
 
 
 @dataclass(frozen=True)
@@ -141,23 +142,15 @@ class ProcessScheduler:
         sampling = self._sampling(self._times)
         sampling.check()
         move = step_of(self.process, sampling)
-        assert isinstance(move, Ancestral)
         free = torch.ones_like(sample, dtype=torch.bool)
         if prompt_mask is not None:
             free &= ~prompt_mask
-        tokens = sample.clamp_max(V - 1)
-
-        def network(x_t: Tensor, t: Time, positions: Tensor, valid: Tensor | None, reduce) -> tuple[Tensor, ...]:
-            (chosen,) = reduce(model_output[positions], slice(None))
-            tokens[positions] = chosen
-            return (chosen,)
-
-        moved = move(network, self.process, Batch(sample, free, generator=generator), k)
+        question = move.question(self.process, Batch(sample, free, generator=generator), k)
+        hypotheses = question.put_to(lambda x_t, t, positions, valid, reduce: reduce(model_output[positions], _ALL))
+        moved = move.move(question, hypotheses, k)
         if not return_dict:
-            return moved.x, tokens
-        return SchedulerOutput(
-            moved.x, tokens, partial(self._law, move.choice_at(k), self._times[k], model_output, sample, free)
-        )
+            return moved.x, hypotheses.clean
+        return SchedulerOutput(moved.x, hypotheses.clean, partial(self._law, question, model_output))
 
     def add_noise(
         self, original_samples: Int64[Tensor, "B L"], timesteps: Time, generator: Generator = None
@@ -165,14 +158,12 @@ class ProcessScheduler:
         """x_t ~ p_t(. | x_0), at one time for all or one per sequence."""
         return self.process.corrupt(original_samples, timesteps, generator)
 
-    def _law(
-        self, choice: Choice, t: float, logits: Tensor, sample: Tensor, free: Tensor, tokens: Tensor
-    ) -> Float[Tensor, "B L V"]:
+    def _law(self, question: Question, logits: Tensor, tokens: Tensor) -> Float[Tensor, "B L V"]:
         """The law that the tokens were drawn from; a point mass where nothing was left to chance."""
         law = torch.nn.functional.one_hot(tokens, self.process.vocab_size).to(torch.float32)
-        drawn = self.process.active(sample) & free
-        if not choice.certain and bool(drawn.any()):
-            weights = law_of_choice(self.process, choice, logits[drawn], sample[drawn], t)
+        drawn = question.positions
+        if not question.choice.certain and bool(drawn.any()):
+            weights = question.choice.law(self.process, logits[drawn], question.batch.x[drawn], question.t)
             law[drawn] = (weights / weights.sum(-1, keepdim=True)).to(law.dtype)
         return law
 

@@ -20,9 +20,6 @@ from multimdm.samplers.steps import orders_of
 from multimdm.serving.cards import card_of, start_page
 from multimdm.serving.limits import Limits
 
-USUAL_STEPS = 8
-"""Of a model that advises nothing."""
-
 
 @dataclass(frozen=True, eq=False)
 class Offer:
@@ -72,7 +69,9 @@ class Offer:
 
     def resolved(self, given: Sampling, limits: Limits) -> Sampling:
         """What is given, else what the model advises, else what is usual; no more steps than the server allows."""
-        sampling = resolve(given, self.model.advice, USUAL_STEPS)
+        sampling = resolve(given, self.model.advice)
+        if isinstance(sampling.grid, tuple):
+            return sampling
         return replace(sampling, steps=min(sampling.num_steps, limits.max_steps))
 
     @cached_property

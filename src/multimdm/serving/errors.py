@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from multimdm._inert import inert
+from multimdm.samplers.settings import BROKEN
 
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _LONGEST_VALUE = 60
@@ -82,6 +83,8 @@ def _of_validation(error: RequestValidationError) -> ApiError:
         return ApiError(400, f"the body must be JSON; {first['ctx']['error']} at character {first['loc'][-1]}")
     # Where a field may be of several types, the place ends with a description of one, which is of no use to clients.
     place = [str(part) for part in takewhile(lambda part: "[" not in str(part), first["loc"][1:])]
+    if first["type"] == BROKEN:
+        return ApiError(400, first["msg"], place[0])
     got = "" if first["type"] == "missing" else f"; got {_value(first['input'])}"
     return ApiError(400, f"{'.'.join(place) or 'body'}: {first['msg']}{got}", place[0] if place else None)
 

@@ -1,16 +1,19 @@
 """From a request to work for the engine: ids, settings, seeds, all checked."""
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 import torch
 
 from multimdm.data.chat import chat_ids
 from multimdm.pipeline.canvas import GAP, encode_gaps, start_ids
-from multimdm.samplers.joint import Draft, begin
-from multimdm.samplers.settings import Sampling
+from multimdm.pipeline.generation import check_tokens
+from multimdm.samplers.joint import Draft, begin, check_shared
+from multimdm.samplers.settings import Sampling, types_of_settings
 from multimdm.samplers.steps import AnyStep, step_of
 from multimdm.serving.catalog import Offer
 from multimdm.serving.errors import ApiError
@@ -43,7 +46,14 @@ class Plan:
     """Answers to each prompt, one after the other in `slots`."""
     stop: tuple[str, ...] = ()
 
-    @property
+    def __post_init__(self) -> None:
+        """Refuse what the sequences cannot be made by, before they wait for their turn."""
+        with _refusing():
+            check_shared(self.step)
+            for free in {tuple(token is None for token in slot.ids) for slot in self.slots}:
+                self.step.check(self.offer.process, torch.tensor([free]))
+
+    @cached_property
     def step(self) -> AnyStep:
         """How the sequences are made."""
         return step_of(self.offer.process, self.sampling)
@@ -94,7 +104,7 @@ def _conversation(request: ChatRequest, offer: Offer) -> list[int]:
 
 def plan_trace(request: TraceRequest, offer: Offer, limits: Limits) -> Plan:
     """One sequence: the text, its gaps, and what comes after it."""
-    request.check_strangers()
+    request.check_unknown()
     sampling, longest = _sampling(request, offer, limits), offer.longest(limits)
     gaps = request.prompt.count(GAP)
     if gaps > longest:  # before the pieces between them are looked at, one by one
@@ -123,7 +133,7 @@ def _answers(
     suffix: Sequence[int] = (),
 ) -> Plan:
     """n answers to each prompt."""
-    request.check_strangers()
+    request.check_unknown()
     sampling, longest, slots = _sampling(request, offer, limits), offer.longest(limits), []
     for prompt in prompts:
         room = longest - len(prompt) - len(suffix)
@@ -154,20 +164,29 @@ def _answers_each(request: Answering, limits: Limits, prompts: int) -> int:
 
 def _sampling(request: Drawing, offer: Offer, limits: Limits) -> Sampling:
     """What the request says, else what the model advises, else what is usual."""
-    if request.steps is not None:
-        _within("steps", request.steps, 1, limits.max_steps)
-    if request.sampler is not None and request.sampler not in offer.samplers:
+    given = request.sampling
+    if given.steps is not None:
+        _within("steps", given.steps, 1, limits.max_steps)
+    if isinstance(given.grid, tuple) and len(given.grid) - 1 > limits.max_steps:
+        raise ApiError(400, f"grid must have at most {limits.max_steps + 1} times; got {len(given.grid)}", "grid")
+    if given.order is not None and given.order not in offer.samplers:
         why = "is not shown its noise" if offer.masked else "has no masks"
         allowed = " or ".join(f"'{name}'" for name in offer.samplers)
         raise ApiError(400, f"sampler must be {allowed} for {offer.name}, which {why}", "sampler")
-    top_p = 1.0 if request.top_p is None else request.top_p
-    given = Sampling(steps=request.steps, temperature=request.temperature, top_p=top_p, order=request.sampler)
-    try:
+    with _refusing():
+        check_tokens(offer.process.vocab_size, given)
         return offer.resolved(given, limits)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Settings that do not go together, or not with the model, are the client's mistake."""
+    try:
+        yield
     except ValueError as error:
-        names = {field.name for field in fields(given)}
-        word = str(error).split(" ", 1)[0]
-        raise ApiError(400, str(error), word if word in names else None) from None
+        text = str(error).replace("order=", "sampler=")
+        name = text.split(" ", 1)[0]
+        raise ApiError(400, text, name if name in types_of_settings() else None) from None
 
 
 def _prompts(request: CompletionRequest) -> list[str | list[int]]:

@@ -1,11 +1,14 @@
-"""What requests say: OpenAI's fields, and ours (`steps`, `sampler`; `suffix` works here as it does there)."""
+"""What requests say: OpenAI's fields, and all settings of `samplers.Sampling` (`order` is called `sampler` here)."""
 
+import ast
+import inspect
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from multimdm.samplers.settings import Order
+from multimdm.samplers.settings import Sampling, types_of_settings
 from multimdm.serving.errors import ApiError
 
 _WITHOUT_EFFECT = {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
@@ -25,6 +28,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Fields of OpenAI's that this server does not have, with the values at which that makes no difference."""
 
 
+_THEIR_NAMES = {"order": "sampler"}
+"""Settings that have another name in requests."""
 _OUR_WORDS = {
     "max_new_tokens": "max_tokens",
     "new_tokens": "max_tokens",
@@ -68,25 +73,45 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = False
 
 
-class Drawing(BaseModel):
+def _settings() -> dict[str, Any]:
+    """The fields of `Sampling`, with what is written below each of them; null says nothing, like a missing field."""
+    found = {}
+    described = {name: text for kind in Sampling.__mro__[1:-1] for name, text in _texts_below_fields(kind).items()}
+    for name, kind in types_of_settings().items():
+        kind = int if name == "steps" else kind  # of which a server allows fewer (`plans.py`)
+        field = Field(None, description=described[name].replace("--order", "sampler"))
+        found[_THEIR_NAMES.get(name, name)] = (kind | None, field)
+    return found
+
+
+def _texts_below_fields(kind: type) -> dict[str, str]:
+    """Field -> its docstring in the source."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+_STRICT = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+class Drawing(create_model("Settings", __config__=_STRICT, **_settings())):
     """How text is drawn."""
 
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
-
     model: Text | None = Field(None, description="One of /v1/models; the first unless given.")
-    temperature: float | None = Field(
-        None, description="tau; 0 takes the most probable token. As the model advises unless given, else 1."
-    )
-    top_p: float | None = Field(None, description="Keep the fewest tokens that hold this share. 1 unless given.")
     seed: int | None = Field(None, description="Equal seeds give equal texts, whatever else the server does.")
-    steps: int | None = Field(None, description="Network calls K, at most. As the model advises unless given, else 8.")
-    sampler: Order | None = Field(
-        None,
-        description="Reveal as the process says, the surest positions first, or from left to right; or rewrite "
-        "everything until nothing changes. As the model advises unless given, else ancestral.",
-    )
 
-    def check_strangers(self) -> None:
+    @property
+    def sampling(self) -> Sampling:
+        """What the request says about how to sample."""
+        given = {name: getattr(self, _THEIR_NAMES.get(name, name)) for name in types_of_settings()}
+        return Sampling(**{name: value for name, value in given.items() if value is not None})
+
+    def check_unknown(self) -> None:
         """Fields that are not ours: harmless ones pass, others are named."""
         for name, value in (self.model_extra or {}).items():
             if name in _WITHOUT_EFFECT or value is None:

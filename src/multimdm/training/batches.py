@@ -38,7 +38,7 @@ class Batches:
                     generator=Streams.spawn(derive(self._seed, "noise"), len(part), first_of_step + part.start),
                     step=step,
                     steps=self._train.steps,
-                    noise=noise,
+                    x_1=noise,
                     weight=None if drawn.weight is None else drawn.weight[part.start : part.stop],
                     given=None if example.given is None else example.given.to(device),
                 ),

@@ -103,7 +103,7 @@ def _batch(job: Outline, size: int, length: int) -> Batch:
     ids = torch.zeros(size, length, dtype=torch.long)
     noise = ids + job.texts.vocab_size if getattr(job.process, "tied_noise", False) else None
     times = torch.full((size,), 0.5, dtype=torch.float64)
-    return Batch(ids, None, times, Streams(range(size)), noise=noise)
+    return Batch(ids, None, times, Streams(range(size)), x_1=noise)
 
 
 class _Reached(Exception):  # noqa: N818 (nothing is wrong)

@@ -1,0 +1,301 @@
+"""Paths to an x_1 that is kept: uniform x_1 gives the process itself, reverse steps and losses obey Bayes' rule."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from multimdm.process import LossTerms, MultiMask, Path, Schedule, Streams, Uniform
+from multimdm.process.tied import TiedPath
+from support.processes import small_processes
+from support.quadrature import unit_interval
+from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
+
+V, M, N = 5, 3, 200_000
+FREE = MultiMask(V, M, Schedule(rho=0.6))
+PROCESS = FREE.tied()
+
+
+def draw(x_0: int, times, num: int = N, seed: int = 0, end: int | None = None) -> list[torch.Tensor]:
+    """States at several times of paths from one token, to one x_1 or to uniform ones, which come last."""
+    generator = torch.Generator().manual_seed(seed)
+    x_1 = PROCESS.prior((num,), generator) if end is None else torch.full((num,), end)
+    return [*PROCESS.path_to(x_1).couple(torch.full((num,), x_0), times, generator), x_1]
+
+
+def at(time: float) -> Tensor:
+    return torch.tensor(time, dtype=torch.float64)
+
+
+# ------------------------------------------------------------- which path it is
+
+
+@pytest.mark.parametrize("process", small_processes().values(), ids=small_processes().keys())
+def test_a_process_that_keeps_no_noise_is_its_own_path(process):
+    """Whatever x_1 is offered: nothing is drawn for it, and every method is that of the process."""
+    n, s, t = 64, at(0.3), at(0.7)
+    x_0 = torch.arange(n) % process.vocab_size
+    streams = Streams.spawn(0, n)
+    path = process.path_to_prior((n,), streams)
+    assert streams.draws == 0
+    assert process.path_to(process.prior((n,))) == path == path.at(slice(3)) == Path(process, None)
+    x_t = path.corrupt(x_0, t, Streams.spawn(1, n))
+    assert torch.equal(x_t, process.corrupt(x_0, t, Streams.spawn(1, n)))
+    assert path.shown(x_t) is x_t
+    logits = torch.randn(n, process.vocab_size, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    assert path.condition(logits, x_t, t) is logits
+    assert torch.equal(path.posterior_logits(logits, x_t, t), process.posterior_logits(logits, x_t, t))
+    ours, theirs = path.loss(logits, x_0, x_t, t), process.logit_loss(logits, x_0, x_t, t)
+    assert torch.equal(ours.total, theirs.total)
+    back = path.reverse_sample(x_0, x_t, s, t, Streams.spawn(3, n))
+    assert torch.equal(back, process.reverse_sample(x_0, x_t, s, t, Streams.spawn(3, n)))
+    one, other = (paths.couple(x_0, [0.3, 0.7], Streams.spawn(4, n)) for paths in (path, process))
+    assert torch.equal(one, other)
+
+
+def test_a_process_that_keeps_its_noise_has_to_be_given_it():
+    with pytest.raises(ValueError, match="x_1 must be given for a process whose noise is tied to the text; got None"):
+        PROCESS.path_to()
+    path = PROCESS.path_to_prior((4,), Streams.spawn(0, 4))
+    assert isinstance(path, TiedPath)
+    assert torch.equal(path.x_1, PROCESS.prior((4,), Streams.spawn(0, 4)))
+    assert torch.equal(path.at(torch.tensor([True, False, False, True])).x_1, path.x_1[[0, 3]])
+
+
+def test_only_masks_hide():
+    path, x, u = Uniform(V).path_to(), torch.zeros(3, dtype=torch.long), torch.zeros(3, dtype=torch.float64)
+    with pytest.raises(ValueError, match="process must have masks for positions to be hidden; got Uniform"):
+        path.masks_of(x, 0.5)
+    with pytest.raises(ValueError, match="process must have masks for positions to stay hidden; got Uniform"):
+        path.remain(x, x, 0.2, 0.5, u)
+
+
+# ------------------------------------------------------------------------ draws
+
+
+@pytest.mark.parametrize("t", [0.1, 0.5, 0.9])
+def test_with_uniform_ends_the_marginals_are_those_of_the_process(t):
+    (x_t, _) = draw(1, [t])
+    law = PROCESS.marginal(torch.tensor(1), at(t))
+    assert p_of_draws(x_t, law) > REJECT
+    other = PROCESS.marginal(torch.tensor(1), at(t + 0.02))
+    assert p_of_draws(x_t, other) < MUTANT
+
+
+def test_paths_begin_at_the_token_and_end_where_they_must():
+    first, last, ends = draw(2, [0.0, 1.0], 1000)
+    assert bool((first == 2).all())
+    assert torch.equal(last, ends)
+
+
+def test_one_time_of_a_path_is_a_noised_text():
+    x_1 = PROCESS.prior((50, 4), Streams.spawn(0, 50))
+    x_0, path, t = torch.arange(200).view(50, 4) % V, PROCESS.path_to(x_1), torch.linspace(0, 1, 50).double()
+    _, one = path.couple(x_0, torch.stack([t / 2, t]), Streams.spawn(1, 50))
+    assert torch.equal(path.corrupt(x_0, t, Streams.spawn(1, 50)), one)
+
+
+def kernel(x_0: int, x_1: int, t: float) -> Tensor:
+    """p_t(. | x_0, x_1), as the file's docstring has it."""
+    v = PROCESS.schedule(at(t))
+    law = torch.zeros(PROCESS.num_states, dtype=torch.float64)
+    law[x_0] += v.alpha
+    law[int(PROCESS.designated_mask(torch.tensor(x_0)))] += v.one_minus_alpha * v.beta
+    law[x_1] += v.one_minus_alpha * v.one_minus_beta
+    return law
+
+
+@pytest.mark.parametrize("x_1", [V, V + 1])
+def test_noised_texts_and_hidden_ones_have_the_law_given_the_noise(x_1):
+    """Token 1 has the mask V + 1: its own, and another."""
+    x_0, ends = torch.full((N,), 1), torch.full((N,), x_1)
+    law = kernel(1, x_1, 0.6)
+    x_t = PROCESS.path_to(ends).corrupt(x_0, 0.6, torch.Generator().manual_seed(1))
+    assert p_of_draws(x_t, law) > REJECT
+    masks = PROCESS.path_to(ends).masks_of(x_0, 0.6, torch.Generator().manual_seed(2))
+    hidden = law.clone()
+    hidden[:V] = 0
+    assert p_of_draws(masks, hidden / hidden.sum()) > REJECT
+    assert torch.equal(masks, torch.full_like(masks, V + 1)) == (x_1 == V + 1)
+
+
+def test_hidden_texts_of_another_time_have_another_law():
+    masks = PROCESS.path_to(torch.full((N,), V)).masks_of(torch.full((N,), 1), 0.63, torch.Generator().manual_seed(2))
+    law = kernel(1, V, 0.6)[V:]
+    assert p_of_draws(masks - V, law / law.sum()) < MUTANT
+
+
+@pytest.mark.parametrize("process", [FREE, MultiMask(V, 1)], ids=["M=3", "M=1"])
+def test_forgotten_noise_hides_by_the_marginal_too(process):
+    """r_t^{x_0}: the marginal given that the position is hidden."""
+    masks = process.path_to().masks_of(torch.full((N,), 1), 0.6, torch.Generator().manual_seed(2))
+    law = process.marginal(torch.tensor(1), at(0.6)).clone()
+    law[:V] = 0
+    assert p_of_draws(masks, law / law.sum()) > REJECT
+
+
+@pytest.mark.parametrize("end", range(V, V + M))
+def test_the_reverse_step_gives_the_joint_law_back(end):
+    """Forward to s and t; from x_t back to s with the true token: the same joint law of (x_s, x_t)."""
+    s, t = 0.3, 0.7
+    x_s, x_t, x_1 = draw(1, [s, t], end=end)
+    clean, path = torch.full((N,), 1), PROCESS.path_to(x_1)
+    back = path.reverse_sample(clean, x_t, s, t, torch.Generator().manual_seed(7))
+    n = PROCESS.num_states
+    forward = torch.bincount(x_s * n + x_t, minlength=n * n).double()
+    again = torch.bincount(back * n + x_t, minlength=n * n)
+    assert int(again[forward == 0].sum()) == 0
+    fresh = draw(1, [s, t], end=end, seed=1)  # an independent estimate of the law, of as many draws
+    law = torch.bincount(fresh[0] * n + fresh[1], minlength=n * n).double() + forward
+    assert chi_square_p(again / 1.5, law / law.sum()) > REJECT  # the law itself is estimated, from twice as many draws
+    wrong = path.reverse_sample(clean, x_t, 0.33, t, torch.Generator().manual_seed(7))
+    assert chi_square_p(torch.bincount(wrong * n + x_t, minlength=n * n) / 1.5, law / law.sum()) < MUTANT
+
+
+@pytest.mark.parametrize("process", [FREE, PROCESS], ids=["free", "tied"])
+def test_what_remains_is_the_reverse_step_given_that_it_stays_hidden(process):
+    """Token 1 has the mask V + 1; both start at mask V, which is x_1 where that is kept."""
+    clean, x_t = torch.full((N,), 1), torch.full((N,), V)
+    path = process.path_to(x_t)
+    back = path.reverse_sample(clean, x_t, 0.3, 0.7, torch.Generator().manual_seed(3))
+    hidden = torch.bincount(back, minlength=PROCESS.num_states)[V:]
+    u = torch.rand(N, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    remains = torch.bincount(path.remain(clean, x_t, 0.3, 0.7, u), minlength=PROCESS.num_states)[V:].double()
+    possible = remains > 0
+    assert int(hidden[~possible].sum()) == 0
+    assert int(possible.sum()) == (2 if process.tied_noise else M)
+    share = float(hidden.sum()) / N
+    law = remains[possible] / N
+    assert chi_square_p(hidden[possible] / (1 + share), law) > REJECT  # the law is estimated, from N draws
+    later = torch.bincount(path.remain(clean, x_t, 0.33, 0.7, u), minlength=PROCESS.num_states)[V:][possible]
+    assert chi_square_p(later, law) < MUTANT
+
+
+def test_the_last_step_leaves_no_mask_and_visible_tokens_stay():
+    x_t, x_1 = draw(3, [0.8], 1000)
+    clean = torch.randint(0, V, (1000,), generator=torch.Generator().manual_seed(0))
+    x_0 = PROCESS.path_to(x_1).reverse_sample(clean, x_t, 0.0, 0.8)
+    assert torch.equal(x_0, torch.where(x_t < V, x_t, clean))
+
+
+# --------------------------------------------------------------- what x_1 tells
+
+
+def agrees(x_t: Tensor, end: Tensor, tokens: Tensor) -> Tensor:
+    """Whether a token can be behind x_t on a path that ends in `end`: at another mask than x_1, only its own tokens."""
+    return (x_t == end) | (PROCESS.designated_mask(tokens) == x_t)
+
+
+def test_tokens_that_can_be_behind_a_state():
+    """Every token of a path agrees with its own states; another token does not where its own mask shows."""
+    x_t, ends = draw(1, [0.6], 5000)
+    masked = x_t >= V
+    assert bool(agrees(x_t, ends, torch.full_like(x_t, 1))[masked].all())
+    elsewhere = masked & (x_t != ends)
+    assert int(elsewhere.sum()) > 100
+    assert not bool(agrees(x_t, ends, torch.full_like(x_t, 2))[elsewhere].any())
+
+
+PRIOR = torch.tensor([0.1, 0.35, 0.2, 0.05, 0.3], dtype=torch.float64)
+"""p(x_0) of one position."""
+
+
+def posterior_law(t: float) -> Tensor:
+    """p(x_0, x_t, x_1 | x_t hidden) [V, M, M] by counting all cases, for an x_1 that is independent of x_0."""
+    v = PROCESS.schedule(at(t))
+    home = torch.nn.functional.one_hot(PROCESS.assignment, M).double()
+    hidden = v.beta * home[:, :, None] + v.one_minus_beta * torch.eye(M, dtype=torch.float64)
+    return PRIOR[:, None, None] * hidden / M
+
+
+@dataclass(frozen=True)
+class WithoutBeta(TiedPath):
+    """A mutant: at x_1 the tokens of its mask keep all of their probability."""
+
+    def condition(self, logits, x_t, t):
+        return super().condition(logits, x_t, 1.0)  # beta_1 = 0
+
+
+@pytest.mark.parametrize("t", [0.2, 0.6, 1.0])
+def test_what_the_noise_tells_is_what_bayes_rule_says(t):
+    """p(x_0 | x_t, x_1) from p(x_0 | x_t), for every x_t and x_1."""
+    joint = posterior_law(t)
+    given_state = joint.sum(2) / joint.sum((0, 2))
+    wrong = 0.0
+    for j, end in product(range(M), range(M)):
+        if float(joint[:, j, end].sum()) == 0:
+            continue
+        expected = joint[:, j, end] / joint[:, j, end].sum()
+        x_t, x_1 = torch.tensor([V + j]), torch.tensor([V + end])
+        logits = given_state[:, j].log()[None]
+        path = PROCESS.path_to(x_1)
+        found = path.posterior_logits(logits, x_t, at(t)[None])
+        torch.testing.assert_close(found.softmax(-1)[0], expected)
+        agreeing = agrees(x_t.expand(V), x_1.expand(V), torch.arange(V))
+        assert torch.equal(agreeing, torch.isfinite(found[0]) & (PRIOR > 0))
+        mutant = WithoutBeta(PROCESS, x_1).posterior_logits(logits, x_t, at(t)[None]).softmax(-1)[0]
+        wrong = max(wrong, float((mutant - expected).abs().max()))
+    assert (wrong > 0.01) == (t < 1)
+
+
+def test_with_one_mask_the_noise_tells_nothing():
+    process, logits = MultiMask(V, 1).tied(), torch.randn(4, V)
+    end = torch.full((4,), V)
+    assert torch.equal(process.path_to(end).condition(logits, end, 0.4), logits)
+
+
+def test_a_network_that_is_shown_the_noise_is_left_alone():
+    process, logits = FREE.tied(noise_shown=True), torch.randn(4, V)
+    x_1, x_t = torch.tensor([V, V + 1, V + 2, V]), torch.tensor([V, 2, V + 1, 0])
+    path = process.path_to(x_1)
+    assert torch.equal(path.condition(logits, x_t, 0.4), logits)
+    shown = path.shown(x_t, given=x_t < V)
+    assert torch.equal(shown.ids, torch.stack([x_t, x_1 + M], -1))
+    assert torch.equal(shown.weights, torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]))
+    assert PROCESS.path_to(x_1).shown(x_t) is x_t
+
+
+# ------------------------------------------------------------------------- loss
+
+
+def bound(process: MultiMask, kind: type[TiedPath], x_0: int, x_1: int) -> float:
+    """The time integral of the expected loss density of the perfect network, by enumerating x_t."""
+
+    def density(t: Tensor) -> Tensor:
+        joint = posterior_law(float(t))
+        x_t = torch.arange(V, V + M)
+        given_state = (joint.sum(2) / joint.sum((0, 2))).T.clamp_min(1e-300)  # [x_t, V]
+        path = kind(process, torch.full((M,), x_1))
+        terms: LossTerms = path.loss(given_state.log(), torch.full((M,), x_0), x_t, t)
+        law = kernel(x_0, x_1, float(t))[V:]
+        return torch.where(law > 0, law * terms.total, 0.0).sum()
+
+    times, weights = unit_interval(50)
+    return float((weights * torch.stack([density(t) for t in times])).sum())
+
+
+@dataclass(frozen=True)
+class Unconditioned(TiedPath):
+    """A mutant: the loss of a prediction that does not know x_1."""
+
+    def condition(self, logits, x_t, t):
+        return logits
+
+
+def test_the_integral_of_the_loss_is_the_negative_log_likelihood_given_the_noise():
+    """With an x_1 that is independent of the text and a perfect network the bound is tight on average: H(x_0 | x_1)."""
+    entropy = -float((PRIOR * PRIOR.log()).sum())
+    for x_1 in range(V, V + M):
+        found = sum(float(PRIOR[a]) * bound(PROCESS, TiedPath, a, x_1) for a in range(V))
+        assert found == pytest.approx(entropy, abs=2e-3)
+        mutant = sum(float(PRIOR[a]) * bound(PROCESS, Unconditioned, a, x_1) for a in range(V))
+        assert mutant > entropy + 0.02
+
+
+def test_visible_positions_have_no_loss():
+    x_1 = torch.full((2,), V)
+    terms = PROCESS.path_to(x_1).loss(torch.randn(2, V), torch.tensor([1, 1]), torch.tensor([1, V]), 0.5)
+    assert terms.total[0] == 0
+    assert terms.reconstruction[1] > 0
