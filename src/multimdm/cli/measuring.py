@@ -120,7 +120,7 @@ def carry_out(tasks: Sequence["Task"], kept: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    from multimdm.evaluation.stops import leave_if_asked, measuring_listener
+    from multimdm.evaluation.progress import leave_if_asked, measuring_listener
     from multimdm.pipeline.ranks import current
 
     ranks = current()

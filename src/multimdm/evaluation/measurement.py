@@ -42,8 +42,8 @@ class Measurement:
     distinct: tuple[Estimate, Estimate, Estimate]
     """Shares of different 1-, 2- and 3-grams within a sample, averaged."""
     duplicates: Estimate
-    """Share of samples that equal another one. Equal samples are so together, so the interval, which takes samples for
-    independent, is rather too narrow."""
+    """Share of samples that equal another one. Duplicates are not independent, so this interval is somewhat too
+    narrow."""
     valid_sentences: Estimate | None
     """On Tales, the share of sentences that are well formed by themselves."""
     valid_stories: Estimate | None

@@ -87,26 +87,25 @@ def _if_all(mean: Callable[[Sequence[Estimate]], Estimate], estimates: Sequence[
     return mean(there) if len(there) == len(estimates) else None
 
 
+_MEANS = {
+    **dict.fromkeys(("entropy", "pooled_entropy"), _mean),
+    **dict.fromkeys(("valid_sentences", "token_distance", "pair_distance"), _share),
+    **dict.fromkeys(("subject_distance", "subject_pair_distance"), _share),
+    "gen_ppl": _perplexity,
+}
+"""How figures of samples are averaged; those of `_OF_SAMPLES` are shares of samples, and `distinct` is three shares."""
+_OF_SAMPLES = ("duplicates", "valid_stories")
+
+
 def _measurement(found: Sequence[Measurement]) -> Measurement:
+    num = found[0].num
+    means = _MEANS | dict.fromkeys(_OF_SAMPLES, lambda estimates: _share_of_samples(estimates, num))
     one, two, three = (_share([m.distinct[n] for m in found]) for n in range(3))
-
-    def of_samples(estimates: Sequence[Estimate]) -> Estimate:
-        return _share_of_samples(estimates, found[0].num)
-
     return replace(
         found[0],
         temperature=statistics.fmean(m.temperature for m in found),
-        gen_ppl=_if_all(_perplexity, [m.gen_ppl for m in found]),
-        entropy=_mean([m.entropy for m in found]),
-        pooled_entropy=_mean([m.pooled_entropy for m in found]),
         distinct=(one, two, three),
-        duplicates=of_samples([m.duplicates for m in found]),
-        valid_sentences=_if_all(_share, [m.valid_sentences for m in found]),
-        valid_stories=_if_all(of_samples, [m.valid_stories for m in found]),
-        token_distance=_if_all(_share, [m.token_distance for m in found]),
-        pair_distance=_if_all(_share, [m.pair_distance for m in found]),
-        subject_distance=_if_all(_share, [m.subject_distance for m in found]),
-        subject_pair_distance=_if_all(_share, [m.subject_pair_distance for m in found]),
+        **{name: _if_all(mean, [getattr(m, name) for m in found]) for name, mean in means.items()},
     )
 
 
