@@ -36,7 +36,7 @@ from multimdm.report.tables import (
     temperature_aligned,
 )
 from multimdm.report.terminal import print_evaluation
-from multimdm.report.trajectory_picture import trajectory_picture
+from multimdm.report.trajectory_figure import trajectory_picture
 from multimdm.report.weak_judge import weak_judge_text
 from support.present import present
 

@@ -13,7 +13,7 @@ from multimdm.report.nelbos import loss_name, models_table
 from multimdm.report.page import page
 from multimdm.report.pareto_figure import fronts, pareto_figure, png_data
 from multimdm.report.tables import aligned_tables, chance_text, comparison_section, distance_sections
-from multimdm.report.trajectory_picture import trajectory_picture
+from multimdm.report.trajectory_figure import trajectory_picture
 from multimdm.report.weak_judge import weak_judge_text
 
 _NOTES = (

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
-from multimdm.report.distillation_figure import distillation_figure
 from multimdm.report.document import Contents, Folded, Heading, Paragraph, Part, Pictures, SideBySide, Table
 from multimdm.report.evaluation_report import evaluation_sections
 from multimdm.report.formats import NOTHING, perplexity_text, share_text, value_text
@@ -17,7 +16,7 @@ from multimdm.report.marked_text import joined, judged_words
 from multimdm.report.page import page
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.ratios import NOTE, ratio_table
-from multimdm.report.training_figure import training_figure
+from multimdm.report.training_figure import distillation_figure, training_figure
 from multimdm.report.trajectory_figure import trajectory_figure
 
 _SHOWN = (1, 2, 4)
