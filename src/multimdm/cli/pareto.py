@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from multimdm.cli.device import Device, check_device
-from multimdm.cli.measuring import Opener, carry_out, check_grid, check_reader, open_reader, open_text, parse_entropy
+from multimdm.cli.measuring import (
+    Checkpoints,
+    check_grid,
+    check_reader,
+    open_reader,
+    open_text,
+    parse_entropy,
+    run_with_progress,
+)
 from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
@@ -98,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
         options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
         from multimdm.evaluation.plan import collect, tasks
 
-        carry_out([task for subject, plan in opened for task in tasks(subject, plan)], kept=True)
+        run_with_progress([task for subject, plan in opened for task in tasks(subject, plan)], kept=True)
         evaluations = [collect(subject, plan) for subject, plan in opened]
     if ranks.is_main:
         _write(options, evaluations)
@@ -110,10 +118,10 @@ def _open(options: Options) -> list[tuple["Subject", "Plan"]]:
     from multimdm.evaluation.store import Store
 
     align = parse_entropy(options.align_entropy)
-    opener = Opener(options.judge, options.drawing, Store(options.out / "points"), options.device)
+    checkpoints = Checkpoints(options.judge, options.drawing, Store(options.out / "points"), options.device)
     opened = []
     for path, label in zip(options.checkpoints, options.labels, strict=True):
-        subject = opener.open(path, label, options.steps)
+        subject = checkpoints.open(path, label, options.steps)
         why = "the entropy-aligned table (or --align-entropy NATS, or none)" if align == "corpus" else None
         text = open_text(options.data, subject, subject.length, why)
         temperatures = tuple(sorted({*options.temperatures, 1.0, subject.temperature}))

@@ -64,7 +64,7 @@ def ratios_over_seeds(ours: Sequence[Evaluation], theirs: Sequence[Evaluation]) 
 
 
 def mean_over_seeds(values: Sequence[float]) -> tuple[float, float, float]:
-    """With the ends of Student's interval, which takes seeds for independent and their figures for normal."""
+    """With the ends of Student's interval, which assumes that seeds are independent and their figures normal."""
     n, mean = len(values), statistics.fmean(values)
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(values) / math.sqrt(n)
     return mean, mean - half, mean + half

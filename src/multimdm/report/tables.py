@@ -261,7 +261,7 @@ _OF_VARIETY = (POOLED, DISTINCT_2, DUPLICATES, SENTENCES)
 
 
 def short_section(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> list[Part]:
-    """For who reads one table only: GenPPL with the figures that it must not be read without, at each K."""
+    """The one table to read if only one is read: GenPPL with the figures that belong to it, at each K."""
     comparison = entropy_aligned(evaluations, steps)
     if comparison is None or not all(evaluation.aligned for evaluation in evaluations):
         return []
