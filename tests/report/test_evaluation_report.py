@@ -18,6 +18,7 @@ from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.shortfall import AtTime, Shortfall
 from multimdm.evaluation.trajectory import Trajectory
+from multimdm.report.beside_gen_ppl import distance_sections
 from multimdm.report.columns import FIELDS, csv_row
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
@@ -31,7 +32,6 @@ from multimdm.report.tables import (
     by_judge,
     comparison_section,
     csv_text,
-    distance_sections,
     entropy_aligned,
     temperature_aligned,
 )

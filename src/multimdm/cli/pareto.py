@@ -147,10 +147,11 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     """Pictures, tables, points and the report."""
     from multimdm.data.directories import write_text
     from multimdm.evaluation.store import write_json
+    from multimdm.report.beside_gen_ppl import distance_sections
     from multimdm.report.evaluation_report import report
     from multimdm.report.markdown import markdown_text
     from multimdm.report.pareto_figure import save_fronts
-    from multimdm.report.tables import aligned_tables, by_judge, comparison_section, csv_text, distance_sections
+    from multimdm.report.tables import aligned_tables, by_judge, comparison_section, csv_text
 
     out, judge = options.out, evaluations[0].judge
     for path in out.iterdir():

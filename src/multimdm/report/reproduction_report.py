@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
+from multimdm.report.beside_gen_ppl import distance_sections, short_section, variety_section
 from multimdm.report.document import Heading, Items, Paragraph, Part, Pictures, Table, section
 from multimdm.report.evaluation_report import evaluation_sections
 from multimdm.report.formats import (
@@ -25,14 +26,7 @@ from multimdm.report.markdown import inline, markdown_text
 from multimdm.report.nelbos import nelbo_section
 from multimdm.report.page import page
 from multimdm.report.pareto_figure import png_data
-from multimdm.report.tables import (
-    aligned_tables,
-    by_judge,
-    comparison_section,
-    distance_sections,
-    short_section,
-    variety_section,
-)
+from multimdm.report.tables import aligned_tables, by_judge, comparison_section
 
 
 @dataclass(frozen=True)
