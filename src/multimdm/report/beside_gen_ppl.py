@@ -60,10 +60,9 @@ def distance_sections(comparison: Comparison) -> Iterator[Part]:
 
         def cell(entry: Entry, kind: _Distances = kind) -> Cell:
             both = [figure.cell(entry.measurement) for figure in kind.figures]
-            value, below, line = (
-                ", ".join(x) for x in zip(*((c.value, c.below, c.in_line) for c in both), strict=True)
-            )
-            return Cell(value + entry.notes, below, line=line + entry.notes)
+            value = ", ".join(one.value for one in both) + entry.notes
+            line = ", ".join(one.in_line for one in both) + entry.notes
+            return Cell(value, ", ".join(one.below for one in both), line=line)
 
         name = f"{kind.title}, {comparison.name}"
         note = f"{kind.note} {chance} In this order, each with its {INTERVAL}."
