@@ -1,7 +1,8 @@
 """Figures over several training seeds."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import get_args, get_type_hints
 
 import pytest
 from scipy import stats
@@ -87,6 +88,25 @@ def test_perplexities_have_a_geometric_mean_and_shares_stay_shares():
         assert (distance.value, distance.high) == pytest.approx((10 / 14, 1.0))
     assert (m.token_chance, m.pair_chance) == (0.25, 0.3)
     assert (found.seeds, found.spread) == (3, "over 3 training seeds")
+
+
+def test_every_figure_of_samples_is_averaged():
+    """One that was forgotten would be that of the first seed."""
+
+    def whole(value: float) -> Measurement:
+        figures = {
+            name: Estimate(value / 20)
+            for name, kind in get_type_hints(Measurement).items()
+            if Estimate in (kind, *get_args(kind)) and name != "distinct"
+        }
+        assert {"gen_ppl", "subject_pair_distance"} <= set(figures)
+        return replace(measurement(value), **figures)
+
+    first, mean = whole(7.0), over_seeds([replace(evaluation(v), measurements=(whole(v),)) for v in VALUES])
+    (found,) = mean.measurements
+    same = [field.name for field in fields(Measurement) if getattr(found, field.name) == getattr(first, field.name)]
+    assert [name for name in same if isinstance(getattr(first, name), Estimate)] == []
+    assert all(one != other for one, other in zip(found.distinct, first.distinct, strict=True))
 
 
 def test_seeds_without_a_single_valid_story_prove_no_certainty():

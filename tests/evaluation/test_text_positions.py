@@ -2,7 +2,7 @@
 
 import torch
 
-from multimdm.evaluation.text_positions import text_positions
+from multimdm.evaluation.sample_statistics import text_positions
 from support.tiny_models import TALES, tales_model, word_model, word_tokenizer
 
 

@@ -18,18 +18,25 @@ from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.shortfall import AtTime, Shortfall
 from multimdm.evaluation.trajectory import Trajectory
-from multimdm.report.distances import distances_text
+from multimdm.report.beside_gen_ppl import distance_sections
+from multimdm.report.columns import FIELDS, csv_row
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
-from multimdm.report.fronts import at_step, curves_at, fronts
-from multimdm.report.markdown import inline
-from multimdm.report.mask_readings import mask_reading_markdown
-from multimdm.report.pareto_figure import COLOURS, pareto_figure
-from multimdm.report.recalls import recall_table, recall_texts
+from multimdm.report.listings import MASKS, RECALLS, recall_by_temperature
+from multimdm.report.markdown import inline, markdown_text
+from multimdm.report.page import html_of
+from multimdm.report.pareto_figure import COLOURS, at_step, curves_at, fronts, pareto_figure
 from multimdm.report.style import save
-from multimdm.report.tables import FIELDS, csv_row, csv_text, entropy_aligned, markdown, temperature_aligned
+from multimdm.report.tables import (
+    Comparison,
+    by_judge,
+    comparison_section,
+    csv_text,
+    entropy_aligned,
+    temperature_aligned,
+)
 from multimdm.report.terminal import print_evaluation
-from multimdm.report.trajectory_picture import trajectory_picture
+from multimdm.report.trajectory_figure import trajectory_picture
 from multimdm.report.weak_judge import weak_judge_text
 from support.present import present
 
@@ -104,6 +111,22 @@ def evaluation(label: str = "one", factor: float = 1.0, reached: bool = True) ->
         aligned=tuple(Aligned(3.1, reached, (trial,), measurement(K, 0.9, factor * 90 / K, 3.1)) for K in (2, 4)),
         trajectories=(Trajectory(2, (1.0, 0.0), (("1", "0"), ("<i>", "cat")), ((1, 2), (0, 0)), True),),
     )
+
+
+def markdown(comparison: Comparison, judge: str) -> str:
+    return markdown_text(comparison_section(comparison, by_judge(judge)))
+
+
+def distances_text(comparison: Comparison) -> str:
+    return markdown_text(distance_sections(comparison))
+
+
+def mask_reading_markdown(evaluations: list[Evaluation]) -> str:
+    return markdown_text(MASKS.section(evaluations))
+
+
+def recall_table(evaluations: list[Evaluation]) -> str:
+    return markdown_text(recall_by_temperature(evaluations))
 
 
 PAIR = [evaluation("one"), evaluation("two", 0.5, reached=False)]
@@ -353,7 +376,7 @@ def test_states_are_told_by_signs():
     assert "◆ mask of the final token" in page
     assert "◇ another mask" in page
     one_mask = Trajectory(1, (1.0, 0.0), (("", ""), ("a", "cat")), ((1, 1), (0, 0)), False)
-    assert '<span class="k1">◆</span>' in trajectory_picture(one_mask).text
+    assert '<span class="k1">◆</span>' in html_of(trajectory_picture(one_mask))
 
 
 def test_the_page_can_be_read_without_eyes_or_mouse():
@@ -439,7 +462,7 @@ def test_ratios_have_two_digits(value, text):
 
 def test_recall_at_an_entropy_that_was_not_reached_is_marked():
     one = replace(PAIR[1], aligned=(replace(PAIR[1].aligned[0], measurement=measurement(1, 0.9)),))
-    at_one, aligned = recall_texts(one)
+    (at_one,), (aligned,) = RECALLS.rows(one)
     assert "†" not in at_one
     assert "at temperature 0.75† (" in aligned
     text = recall_table([PAIR[0], one])

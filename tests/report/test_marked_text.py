@@ -2,7 +2,9 @@
 
 import re
 
-from multimdm.report.marked_text import Word, judged_words, marked
+from multimdm.report.document import SideBySide, Words
+from multimdm.report.marked_text import joined, judged_words
+from multimdm.report.page import html_of
 
 STORY = (
     "Lily raced to the harbor with her neighbor. Beside the inn she noticed a red kite. A white cat jumped to Lily and "
@@ -10,19 +12,25 @@ STORY = (
 )
 
 
+def marked(words: list[Words]) -> str:
+    """As it stands on a page."""
+    (text,) = re.findall(r"</b>(.*)</p>", html_of(SideBySide("title", "says", [("above", joined(words))])))
+    return text
+
+
 def test_a_story_has_no_marks_and_reads_as_it_was():
     (words,) = judged_words([STORY])
-    assert marked(words).text == STORY
+    assert marked(words) == STORY
 
 
 def test_a_wrong_word_is_marked():
     (words,) = judged_words([STORY.replace("cat happily", "the happily")])
-    assert re.findall("<mark>(.*?)</mark>", marked(words).text) == ["the"]
+    assert re.findall("<mark>(.*?)</mark>", marked(words)) == ["the"]
 
 
 def test_neighbours_are_marked_together_and_text_stays_text():
-    words = [Word("A", False), Word("<b>", True), Word("odd", True), Word(".", False), Word("end", True)]
-    assert marked(words).text == "A <mark>&lt;b&gt; odd</mark>. <mark>end</mark>"
+    words = [Words("A", False), Words("<b>", True), Words("odd", True), Words(".", False), Words("end", True)]
+    assert marked(words) == "A <mark>&lt;b&gt; odd</mark>. <mark>end</mark>"
 
 
 def test_a_text_without_an_end_is_judged_too():

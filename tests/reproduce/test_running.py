@@ -75,7 +75,7 @@ def test_it_leaves_tables_figures_and_a_page(finished):
     at_one, aligned = figures["recalls"]
     assert f"| MDLM | {full_text(Estimate(**at_one['nats']))} | {full_text(Estimate(**aligned['nats']))}, τ = " in text
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "brackets Student&#x27;s 95% intervals over 2 training seeds" in page
+    assert "brackets Student&#39;s 95% intervals over 2 training seeds" in page
     seeds = json.loads((out / "seeds.json").read_text(encoding="utf-8"))
     assert len(seeds) == 4 * 2
     perplexities = [one["aligned"][0]["measurement"]["gen_ppl"]["value"] for one in seeds[:4]]

@@ -10,13 +10,13 @@ import tyro
 from multimdm.cli.device import Device, PrecisionOption, check_device
 from multimdm.cli.measuring import (
     WITHOUT,
-    Opener,
-    carry_out,
+    Checkpoints,
     check_grid,
     check_reader,
     open_reader,
     open_text,
     parse_entropy,
+    run_with_progress,
 )
 from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str]) -> None:
             options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
         from multimdm.evaluation.plan import collect, tasks
 
-        carry_out(tasks(subject, plan), kept=options.out is not None)
+        run_with_progress(tasks(subject, plan), kept=options.out is not None)
         evaluation = collect(subject, plan)
     if ranks.is_main:
         _write(options, evaluation, plan.steps)
@@ -155,7 +155,7 @@ def _open(options: Options) -> tuple["Subject", "Plan"]:
     align = parse_entropy(options.align_entropy)
     store = Store(None if options.out is None else options.out / "points")
     judge = options.judge if options.steps else WITHOUT
-    subject = Opener(judge, options.drawing, store, options.device, options.precision).open(
+    subject = Checkpoints(judge, options.drawing, store, options.device, options.precision).open(
         options.checkpoint, None, options.steps
     )
     steps = options.steps if subject.model.process is not None else (subject.length,) * bool(options.steps)

@@ -46,7 +46,7 @@ def parse_entropy(text: str | None) -> float | Literal["corpus"] | None:
     return nats
 
 
-class Opener:
+class Checkpoints:
     """Opens checkpoints with their judges; whatever cannot be found or does not fit is an error before any sampling."""
 
     def __init__(
@@ -112,7 +112,7 @@ def open_reader(name: str | None, data: str | None, subject: "Subject") -> "tupl
     return reader, text
 
 
-def carry_out(tasks: Sequence["Task"], kept: bool) -> None:
+def run_with_progress(tasks: Sequence["Task"], kept: bool) -> None:
     """Run the tasks: with a bar on a terminal, with a line for each elsewhere.
 
     If results are kept, a request to stop waits for the task at hand, and says that the same command goes on.
@@ -120,7 +120,7 @@ def carry_out(tasks: Sequence["Task"], kept: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    from multimdm.evaluation.stops import leave_if_asked, measuring_listener
+    from multimdm.evaluation.progress import leave_if_asked, measuring_listener
     from multimdm.pipeline.ranks import current
 
     ranks = current()

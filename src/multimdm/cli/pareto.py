@@ -1,7 +1,5 @@
 """`multimdm pareto`: several models against each other."""
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from multimdm.cli.device import Device, check_device
-from multimdm.cli.measuring import Opener, carry_out, check_grid, check_reader, open_reader, open_text, parse_entropy
+from multimdm.cli.measuring import (
+    Checkpoints,
+    check_grid,
+    check_reader,
+    open_reader,
+    open_text,
+    parse_entropy,
+    run_with_progress,
+)
 from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
@@ -100,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
         options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
         from multimdm.evaluation.plan import collect, tasks
 
-        carry_out([task for subject, plan in opened for task in tasks(subject, plan)], kept=True)
+        run_with_progress([task for subject, plan in opened for task in tasks(subject, plan)], kept=True)
         evaluations = [collect(subject, plan) for subject, plan in opened]
     if ranks.is_main:
         _write(options, evaluations)
@@ -112,10 +118,10 @@ def _open(options: Options) -> list[tuple["Subject", "Plan"]]:
     from multimdm.evaluation.store import Store
 
     align = parse_entropy(options.align_entropy)
-    opener = Opener(options.judge, options.drawing, Store(options.out / "points"), options.device)
+    checkpoints = Checkpoints(options.judge, options.drawing, Store(options.out / "points"), options.device)
     opened = []
     for path, label in zip(options.checkpoints, options.labels, strict=True):
-        subject = opener.open(path, label, options.steps)
+        subject = checkpoints.open(path, label, options.steps)
         why = "the entropy-aligned table (or --align-entropy NATS, or none)" if align == "corpus" else None
         text = open_text(options.data, subject, subject.length, why)
         temperatures = tuple(sorted({*options.temperatures, 1.0, subject.temperature}))
@@ -141,37 +147,39 @@ def _write(options: Options, evaluations: list["Evaluation"]) -> None:
     """Pictures, tables, points and the report."""
     from multimdm._files import write_text
     from multimdm.evaluation.store import write_json
-    from multimdm.report.distances import distances_text
+    from multimdm.report.beside_gen_ppl import distance_sections
     from multimdm.report.evaluation_report import report
+    from multimdm.report.markdown import markdown_text
     from multimdm.report.pareto_figure import save_fronts
-    from multimdm.report.tables import aligned_tables, csv_text, markdown
+    from multimdm.report.tables import aligned_tables, by_judge, comparison_section, csv_text
 
     out, judge = options.out, evaluations[0].judge
     for path in out.iterdir():
         if _OWN.fullmatch(path.name):  # those of an earlier run with other settings would be read with these
             path.unlink()
     save_fronts(evaluations, options.steps, out)
-    texts = []
-    for table in aligned_tables(evaluations, options.steps):
-        write_text(out / f"{table.name}.csv", csv_text(table))
-        texts += [text for text in (markdown(table, judge), distances_text(table)) if text]
-    write_text(out / "tables.md", "\n".join(texts))
+    parts = []
+    for comparison in aligned_tables(evaluations, options.steps):
+        write_text(out / f"{comparison.name}.csv", csv_text(comparison))
+        parts += [*comparison_section(comparison, by_judge(judge)), *distance_sections(comparison)]
+    tables = markdown_text(parts)
+    write_text(out / "tables.md", tables)
     write_text(out / "pareto.csv", _points(options, evaluations))
     write_json(out / "results.json", [evaluation.as_data() for evaluation in evaluations])
     write_text(out / "report.html", report(evaluations, options.steps, "Comparison of " + ", ".join(options.labels)))
-    print("\n".join(texts))
+    print(tables)
     print(f"wrote pictures, tables, points and report.html to {out}")
 
 
 def _points(options: Options, evaluations: list["Evaluation"]) -> str:
     """All points of all curves as CSV."""
-    from multimdm.report.fronts import at_step
-    from multimdm.report.tables import FIELDS, csv_row
+    from multimdm.report.columns import FIELDS, csv_file, csv_row
+    from multimdm.report.pareto_figure import at_step
 
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["model", *FIELDS])
-    for evaluation in evaluations:
-        for K in options.steps:
-            writer.writerows([evaluation.label, *csv_row(K, m)] for m in at_step(evaluation, options.steps, K))
-    return file.getvalue()
+    rows = [
+        [evaluation.label, *csv_row(K, m)]
+        for evaluation in evaluations
+        for K in options.steps
+        for m in at_step(evaluation, options.steps, K)
+    ]
+    return csv_file(["model", *FIELDS], rows)

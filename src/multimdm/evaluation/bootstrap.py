@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor
 
 LEVEL = 0.95
 """Of the intervals."""
-_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _RESAMPLES = 1000
 _ENTRIES = 2**22
 """Weights that are held at once."""
@@ -56,15 +54,16 @@ class Bootstrap:
         """The share of samples for which something holds, with Wilson's interval instead of the bootstrap's.
 
         Resamples of samples that all agree all agree too: none of 8 would be 0% for certain. Wilson's interval is the
-        set of shares that a test would not reject. It takes the flags for independent, as those of samples are unless
-        they speak of other samples too (duplicates): then it is an approximation.
+        set of shares that a test would not reject. It assumes that flags are independent, which those of duplicates are
+        not: for them it is an approximation.
         """
-        n, p = len(flags), float(flags.double().mean())
+        from scipy.stats import binomtest  # takes long to import, and not every command measures
+
+        n, hits = len(flags), int(flags.sum())
         if n < 2:
-            return Estimate(p)
-        centre, half = p + _Z**2 / (2 * n), _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-        low, high = ((centre + sign * half) / (1 + _Z**2 / n) for sign in (-1, 1))
-        return Estimate(p, max(0.0, low), min(1.0, high))
+            return Estimate(hits / n)
+        interval = binomtest(hits, n).proportion_ci(LEVEL, method="wilson")
+        return Estimate(hits / n, float(interval.low), float(interval.high))
 
     def share_of_parts(self, hits: Int64[Tensor, " num"], parts: Int64[Tensor, " num"]) -> Estimate:
         """The share of parts of samples for which something holds: the bootstrap's, over samples.

@@ -76,7 +76,7 @@ def load_causal_lm(
     place, options = path_or_name, {}
     if Path(path_or_name).is_file():
         place, options = str(Path(path_or_name).parent), {"gguf_file": Path(path_or_name).name}
-    weights = options or {"use_safetensors": True}  # pickles of strangers are not opened
+    weights = options or {"use_safetensors": True}  # pickles run code when they are opened
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=offline, **options)
         network = AutoModelForCausalLM.from_pretrained(

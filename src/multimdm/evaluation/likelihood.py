@@ -17,7 +17,6 @@ from multimdm.objectives.base import Network
 from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Process, Streams
 from multimdm.samplers.process_checks import refuse_tied
-from multimdm.samplers.tied import refuse_tied
 
 
 @dataclass(frozen=True)

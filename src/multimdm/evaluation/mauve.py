@@ -21,8 +21,8 @@ from multimdm.evaluation.judges.features import Reader
 from multimdm.evaluation.measurement import draw
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
+from multimdm.evaluation.sample_statistics import text_positions
 from multimdm.evaluation.settings import Drawing
-from multimdm.evaluation.text_positions import text_positions
 from multimdm.pipeline import Model
 
 Table = NDArray[np.float64]

@@ -9,11 +9,10 @@ from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.progress import Progress, ignore
-from multimdm.evaluation.sample_statistics import distinct, repeated, token_counts, unigram_entropy
+from multimdm.evaluation.sample_statistics import distinct, repeated, text_positions, token_counts, unigram_entropy
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.tales_distance import TalesDistances, tales_distances
 from multimdm.evaluation.tales_models import speaks_tales, tales_for
-from multimdm.evaluation.text_positions import text_positions
 from multimdm.pipeline import Model, Samples
 
 _TEXTS = 4
@@ -42,8 +41,8 @@ class Measurement:
     distinct: tuple[Estimate, Estimate, Estimate]
     """Shares of different 1-, 2- and 3-grams within a sample, averaged."""
     duplicates: Estimate
-    """Share of samples that equal another one. Equal samples are so together, so the interval, which takes samples for
-    independent, is rather too narrow."""
+    """Share of samples that equal another one. Duplicates are not independent, so this interval is somewhat too
+    narrow."""
     valid_sentences: Estimate | None
     """On Tales, the share of sentences that are well formed by themselves."""
     valid_stories: Estimate | None

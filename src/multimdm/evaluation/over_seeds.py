@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from scipy.special import stdtrit
@@ -29,11 +30,21 @@ def over_seeds(evaluations: Sequence[Evaluation]) -> Evaluation:
         require(len(values) == 1, f"evaluations of several seeds must have one {name}; got {', '.join(sorted(values))}")
     return replace(
         first,
-        nelbo=_nelbo([e.nelbo for e in evaluations if e.nelbo is not None]),
+        nelbo=_on_held_out_text(
+            [e.nelbo for e in evaluations if e.nelbo is not None],
+            lambda nelbo: nelbo.total,
+            "reconstruction",
+            "identification",
+        ),
         recalls=tuple(map(_recall, zip(*(e.recalls for e in evaluations), strict=True))),
         measurements=tuple(map(_measurement, zip(*(e.measurements for e in evaluations), strict=True))),
         aligned=tuple(map(_aligned, zip(*(e.aligned for e in evaluations), strict=True))),
-        mask_reading=_mask_reading([e.mask_reading for e in evaluations if e.mask_reading is not None]),
+        mask_reading=_on_held_out_text(
+            [e.mask_reading for e in evaluations if e.mask_reading is not None],
+            lambda reading: reading.difference,
+            "true",
+            "random",
+        ),
         shortfalls=tuple(map(_shortfall, zip(*(e.shortfalls for e in evaluations), strict=True))),
         seeds=len(evaluations),
     )
@@ -53,7 +64,7 @@ def ratios_over_seeds(ours: Sequence[Evaluation], theirs: Sequence[Evaluation]) 
 
 
 def mean_over_seeds(values: Sequence[float]) -> tuple[float, float, float]:
-    """With the ends of Student's interval, which takes seeds for independent and their figures for normal."""
+    """With the ends of Student's interval, which assumes that seeds are independent and their figures normal."""
     n, mean = len(values), statistics.fmean(values)
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(values) / math.sqrt(n)
     return mean, mean - half, mean + half
@@ -87,26 +98,25 @@ def _if_all(mean: Callable[[Sequence[Estimate]], Estimate], estimates: Sequence[
     return mean(there) if len(there) == len(estimates) else None
 
 
+_MEANS = {
+    **dict.fromkeys(("entropy", "pooled_entropy"), _mean),
+    **dict.fromkeys(("valid_sentences", "token_distance", "pair_distance"), _share),
+    **dict.fromkeys(("subject_distance", "subject_pair_distance"), _share),
+    "gen_ppl": _perplexity,
+}
+"""How figures of samples are averaged; those of `_OF_SAMPLES` are shares of samples, and `distinct` is three shares."""
+_OF_SAMPLES = ("duplicates", "valid_stories")
+
+
 def _measurement(found: Sequence[Measurement]) -> Measurement:
+    num = found[0].num
+    means = _MEANS | dict.fromkeys(_OF_SAMPLES, lambda estimates: _share_of_samples(estimates, num))
     one, two, three = (_share([m.distinct[n] for m in found]) for n in range(3))
-
-    def of_samples(estimates: Sequence[Estimate]) -> Estimate:
-        return _share_of_samples(estimates, found[0].num)
-
     return replace(
         found[0],
         temperature=statistics.fmean(m.temperature for m in found),
-        gen_ppl=_if_all(_perplexity, [m.gen_ppl for m in found]),
-        entropy=_mean([m.entropy for m in found]),
-        pooled_entropy=_mean([m.pooled_entropy for m in found]),
         distinct=(one, two, three),
-        duplicates=of_samples([m.duplicates for m in found]),
-        valid_sentences=_if_all(_share, [m.valid_sentences for m in found]),
-        valid_stories=_if_all(of_samples, [m.valid_stories for m in found]),
-        token_distance=_if_all(_share, [m.token_distance for m in found]),
-        pair_distance=_if_all(_share, [m.pair_distance for m in found]),
-        subject_distance=_if_all(_share, [m.subject_distance for m in found]),
-        subject_pair_distance=_if_all(_share, [m.subject_pair_distance for m in found]),
+        **{name: _if_all(mean, [getattr(m, name) for m in found]) for name, mean in means.items()},
     )
 
 
@@ -124,32 +134,15 @@ def _recall(found: Sequence[Recall]) -> Recall:
     return replace(found[0], temperature=temperature, nats=Estimate(mean, max(0.0, low), high))
 
 
-def _nelbo(found: Sequence[Nelbo]) -> Nelbo | None:
-    """With the standard error over seeds."""
-    if not found:
-        return None
-    first = found[0]
-    if len(found) == 1:
-        return first
-    totals = [one.total for one in found]
-    return replace(
-        first,
-        reconstruction=statistics.fmean(one.reconstruction for one in found),
-        identification=statistics.fmean(one.identification for one in found),
-        standard_error=statistics.stdev(totals) / math.sqrt(len(totals)),
-    )
+Held = TypeVar("Held", Nelbo, MaskReading)
 
 
-def _mask_reading(found: Sequence[MaskReading]) -> MaskReading | None:
-    """With the standard error over seeds."""
+def _on_held_out_text(found: Sequence[Held], total: Callable[[Held], float], *terms: str) -> Held | None:
+    """The means of its terms, with the standard error of the total over seeds; None if no seed has it."""
     if len(found) < 2:
         return found[0] if found else None
-    return replace(
-        found[0],
-        true=statistics.fmean(one.true for one in found),
-        random=statistics.fmean(one.random for one in found),
-        standard_error=statistics.stdev(one.difference for one in found) / math.sqrt(len(found)),
-    )
+    means = {name: statistics.fmean(getattr(one, name) for one in found) for name in terms}
+    return replace(found[0], **means, standard_error=statistics.stdev(map(total, found)) / math.sqrt(len(found)))
 
 
 def _shortfall(found: Sequence[Shortfall]) -> Shortfall:

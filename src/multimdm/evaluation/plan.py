@@ -1,8 +1,14 @@
-"""What is to be measured of a checkpoint, as tasks that can be watched and taken up again, and what came of it."""
+"""What is to be measured of a checkpoint, as tasks that can be watched and taken up again, and what came of it.
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+Every result is listed once, in `tasks`; a task says which field of `Evaluation` its result belongs to, and `collect`
+gathers them.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 from multimdm.evaluation.alignment import Aligned
@@ -11,17 +17,18 @@ from multimdm.evaluation.mask_reading import MaskReading, reads_masks
 from multimdm.evaluation.mauve import Mauve
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
-from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.progress import Progress, ignore, leave_if_asked, measuring_listener
 from multimdm.evaluation.real_text import RealFigures, RealText
 from multimdm.evaluation.recall import Recall, has_recall
 from multimdm.evaluation.sampler_likelihood import SamplerLikelihood, StateOrder
 from multimdm.evaluation.shortfall import Shortfall
-from multimdm.evaluation.stops import leave_if_asked, measuring_listener
 from multimdm.evaluation.subject import Subject
 from multimdm.evaluation.trajectory import Trajectory, trajectory
 
 _TRIALS = 7
 """Temperatures that an alignment usually tries."""
+_SINGLE = ("real", "nelbo", "mask_reading")
+"""Fields of an evaluation that hold one result; the others hold as many as there are."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work; its result is remembered by the subject."""
+    """A piece of work with one result, which the subject remembers: to run it again costs nothing."""
 
+    result: str
+    """The field of `Evaluation` that the result belongs to."""
     name: str
     amount: int
     """In the units of `Progress`, more or less."""
@@ -71,15 +80,15 @@ class Evaluation:
     fingerprint: str
     judge: str | None
     drawing: dict[str, Any]
-    real: RealFigures | None
-    nelbo: Nelbo | None
-    nats_per_token: float | None
+    real: RealFigures | None = None
+    nelbo: Nelbo | None = None
+    nats_per_token: float | None = None
     """The exact entropy of the source, beside the NELBO."""
-    recalls: tuple[Recall, ...]
+    recalls: tuple[Recall, ...] = ()
     """In one step: at temperature 1, and at that of the aligned samples of one step if there are any."""
-    measurements: tuple[Measurement, ...]
-    aligned: tuple[Aligned, ...]
-    trajectories: tuple[Trajectory, ...]
+    measurements: tuple[Measurement, ...] = ()
+    aligned: tuple[Aligned, ...] = ()
+    trajectories: tuple[Trajectory, ...] = ()
     mask_reading: MaskReading | None = None
     """Beside the NELBO of a model with several masks."""
     shortfalls: tuple[Shortfall, ...] = ()
@@ -108,41 +117,19 @@ class Evaluation:
 
 
 def tasks(subject: Subject, plan: Plan) -> list[Task]:
-    """In the order in which results are wanted."""
-    num, found = subject.drawing.num, []
-
-    def add(name: str, amount: int, run: Callable[[Progress], Any]) -> None:
-        found.append(Task(f"{subject.label}: {name}", amount, run))
-
-    if (text := plan.text) is not None:
-        add("real text", 256, lambda progress: subject.real(text, progress))
-    if (held_out := plan.nelbo_text) is not None:
-        amount = plan.sequences * plan.draws
-        name = "NELBO" if subject.model.process is not None else "negative log-likelihood"
-        add(name, amount, lambda progress: subject.nelbo(held_out, plan.sequences, plan.draws, progress))
-        if reads_masks(subject.model):
-            add("what masks tell", 2 * amount, lambda progress: _mask_reading(subject, plan, progress))
-    for likelihood in _likelihoods(subject, plan):
-        add(likelihood.name, likelihood.amount, likelihood.run)
-    for one in _mauves(subject, plan):
-        add(one.name, one.amount, one.run)
-    for shortfall in _shortfalls(subject, plan):
-        add(shortfall.name, shortfall.amount, shortfall.run)
-    if recalls := _recalls(subject, plan):
-        add("recall", plan.recall_strings, recalls[0])
-    for K in plan.steps:
-        calls = subject.calls(K)
-        for tau in plan.temperatures:
-            add(f"K = {K}, tau = {tau:g}", num * (calls + 1), lambda p, K=K, tau=tau: subject.measured(K, tau, p))
-        if plan.align is not None:
-            # The one that is found is drawn again, for the judge.
-            amount = num * (calls + 1) if plan.align == "own" else num * (calls * (_TRIALS + 1) + 1)
-            add(f"K = {K}, aligned", amount, lambda p, K=K: _aligned(subject, plan, K, p))
-        if plan.trajectories:
-            add(f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, plan, K))
-    for recall in recalls[1:]:
-        add("recall, aligned", plan.recall_strings, recall)
-    return found
+    """One for each result that is wanted, in the order in which results are wanted."""
+    recalls = list(_recalls(subject, plan))
+    found = [
+        *_real_text(subject, plan),
+        *_held_out_text(subject, plan),
+        *_likelihoods(subject, plan),
+        *_mauves(subject, plan),
+        *_shortfalls(subject, plan),
+        *recalls[:1],
+        *_samples(subject, plan),
+        *recalls[1:],  # at a temperature that the samples tell
+    ]
+    return [replace(task, name=f"{subject.label}: {task.name}") for task in found]
 
 
 def run_tasks(work: Sequence[Task], watch: Callable[[float, str], None]) -> None:
@@ -160,9 +147,12 @@ def run_tasks(work: Sequence[Task], watch: Callable[[float, str], None]) -> None
 
 
 def collect(subject: Subject, plan: Plan) -> Evaluation:
-    """The results; tasks that were not run are run now."""
-    held_out = plan.nelbo_text
-    pictures = [_picture(subject, plan, K) for K in plan.steps] if plan.trajectories else []
+    """The results of all tasks; those that were not run are run now."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for task in tasks(subject, plan):
+        found[task.result].append(task.run(ignore))
+    found["trajectories"] = [picture for picture in found["trajectories"] if picture.times]
+    results: dict[str, Any] = {name: one[0] if name in _SINGLE else tuple(one) for name, one in found.items()}
     return Evaluation(
         label=subject.label,
         path=subject.path,
@@ -170,86 +160,88 @@ def collect(subject: Subject, plan: Plan) -> Evaluation:
         fingerprint=subject.fingerprint,
         judge=subject.judge.name if subject.judge is not None else None,
         drawing={**asdict(subject.drawing), "length": subject.length},
-        real=subject.real(plan.text) if plan.text is not None else None,
-        nelbo=subject.nelbo(held_out, plan.sequences, plan.draws) if held_out is not None else None,
-        nats_per_token=held_out.nats_per_token if held_out is not None else None,
-        recalls=tuple(recall(ignore) for recall in _recalls(subject, plan)),
-        measurements=tuple(subject.measured(K, tau) for K in plan.steps for tau in plan.temperatures),
-        aligned=() if plan.align is None else tuple(_aligned(subject, plan, K) for K in plan.steps),
-        trajectories=tuple(picture for picture in pictures if picture.times),
-        mask_reading=_mask_reading(subject, plan),
-        likelihoods=tuple(likelihood.run(ignore) for likelihood in _likelihoods(subject, plan)),
-        mauves=tuple(one.run(ignore) for one in _mauves(subject, plan)),
-        shortfalls=tuple(shortfall.run(ignore) for shortfall in _shortfalls(subject, plan)),
+        nats_per_token=plan.nelbo_text.nats_per_token if plan.nelbo_text is not None else None,
+        **results,
     )
 
 
-def _mask_reading(subject: Subject, plan: Plan, progress: Progress = ignore) -> MaskReading | None:
-    """Beside the NELBO, if there is one and masks to be read."""
-    if plan.nelbo_text is None or not reads_masks(subject.model):
-        return None
-    return subject.mask_reading(plan.nelbo_text, plan.sequences, plan.draws, progress)
+def _real_text(subject: Subject, plan: Plan) -> Iterator[Task]:
+    if plan.text is not None:
+        yield Task("real", "real text", 256, partial(subject.real, plan.text))
 
 
-def _likelihoods(subject: Subject, plan: Plan) -> list[Task]:
-    """What finds them, if they are wanted."""
+def _held_out_text(subject: Subject, plan: Plan) -> Iterator[Task]:
+    """The NELBO, and what masks tell of the text if the model has several."""
+    if plan.nelbo_text is None:
+        return
+    asked = (plan.nelbo_text, plan.sequences, plan.draws)
+    amount = plan.sequences * plan.draws
+    name = "NELBO" if subject.model.process is not None else "negative log-likelihood"
+    yield Task("nelbo", name, amount, partial(subject.nelbo, *asked))
+    if reads_masks(subject.model):
+        yield Task("mask_reading", "what masks tell", 2 * amount, partial(subject.mask_reading, *asked))
+
+
+def _likelihoods(subject: Subject, plan: Plan) -> Iterator[Task]:
     if plan.likelihood is None:
-        return []
+        return
     order, text = plan.likelihood
-    return [
-        Task(
-            f"likelihood, K = {K}, tau = {tau:g}",
-            plan.sequences * K,
-            partial(subject.likelihood, text, order, K, tau, plan.sequences),
-        )
-        for K in plan.steps
-        for tau in plan.temperatures
-    ]
+    for K, tau in product(plan.steps, plan.temperatures):
+        run = partial(subject.likelihood, text, order, K, tau, plan.sequences)
+        yield Task("likelihoods", f"likelihood, K = {K}, tau = {tau:g}", plan.sequences * K, run)
 
 
-def _mauves(subject: Subject, plan: Plan) -> list[Task]:
-    """What finds them, if they are wanted."""
+def _mauves(subject: Subject, plan: Plan) -> Iterator[Task]:
     if plan.mauve is None:
-        return []
-    reader, text = plan.mauve
-    return [
-        Task(
-            f"MAUVE, K = {K}, tau = {tau:g}",
-            subject.drawing.num * (subject.calls(K) + 3),
-            partial(subject.mauve, reader, text, K, tau),
-        )
-        for K in plan.steps
-        for tau in plan.temperatures
-    ]
+        return
+    for K, tau in product(plan.steps, plan.temperatures):
+        amount = subject.drawing.num * (subject.calls(K) + 3)
+        yield Task("mauves", f"MAUVE, K = {K}, tau = {tau:g}", amount, partial(subject.mauve, *plan.mauve, K, tau))
 
 
-def _shortfalls(subject: Subject, plan: Plan) -> list[Task]:
-    """What finds them, if they are wanted."""
-    text, num = plan.against_perfect, subject.drawing.num
+def _shortfalls(subject: Subject, plan: Plan) -> Iterator[Task]:
+    """On states of the data, then on those of the sampler."""
+    text = plan.against_perfect
     if text is None:
-        return []
-    found = [Task("against perfect", plan.sequences, partial(subject.shortfall_on_data, text, plan.sequences))]
+        return
+    run = partial(subject.shortfall_on_data, text, plan.sequences)
+    yield Task("shortfalls", "against perfect", plan.sequences, run)
+    for K, tau in product(plan.steps, plan.temperatures):
+        run = partial(subject.shortfall_of_sampler, K, tau)
+        yield Task("shortfalls", f"against perfect, K = {K}, tau = {tau:g}", subject.drawing.num * K, run)
+
+
+def _samples(subject: Subject, plan: Plan) -> Iterator[Task]:
+    """At each K: a measurement at every temperature, the aligned one, and a picture."""
+    num = subject.drawing.num
     for K in plan.steps:
+        calls = subject.calls(K)
         for tau in plan.temperatures:
-            run = partial(subject.shortfall_of_sampler, K, tau)
-            found.append(Task(f"against perfect, K = {K}, tau = {tau:g}", num * K, run))
-    return found
+            run = partial(subject.measured, K, tau)
+            yield Task("measurements", f"K = {K}, tau = {tau:g}", num * (calls + 1), run)
+        if plan.align is not None:
+            # The one that is found is drawn again, for the judge.
+            amount = num * (calls + 1) if plan.align == "own" else num * (calls * (_TRIALS + 1) + 1)
+            yield Task("aligned", f"K = {K}, aligned", amount, partial(_aligned, subject, plan, K))
+        if plan.trajectories:
+            yield Task("trajectories", f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, plan, K))
 
 
-def _recalls(subject: Subject, plan: Plan) -> list[Callable[[Progress], Recall]]:
-    """What finds them, as far as they are wanted and the model has any."""
+def _recalls(subject: Subject, plan: Plan) -> Iterator[Task]:
+    """At temperature 1, then at that of the aligned samples of one step; none if the model has none."""
     text, strings = plan.text, plan.recall_strings
     if text is None or strings == 0 or not has_recall(subject.model):
-        return []
+        return
 
-    def at(temperature: float, progress: Progress) -> Recall:
+    def at(temperature: float | int, progress: Progress) -> Recall:
         return subject.recall(text, plan.sequences, strings, temperature, progress)
 
     def aligned(progress: Progress) -> Recall:
         return at(_aligned(subject, plan, 1).measurement.temperature, progress)
 
-    matched = plan.align not in (None, "own") and 1 in plan.steps
-    return [partial(at, 1.0), *([aligned] if matched else [])]
+    yield Task("recalls", "recall", strings, partial(at, 1.0))
+    if plan.align not in (None, "own") and 1 in plan.steps:
+        yield Task("recalls", "recall, aligned", strings, aligned)
 
 
 def _aligned(subject: Subject, plan: Plan, steps: int, progress: Progress = ignore) -> Aligned:

@@ -1,6 +1,9 @@
-"""How work reports that it goes on."""
+"""How work reports that it goes on, and where it may be stopped: between two measurements."""
 
 from collections.abc import Callable
+
+from multimdm._stopping import Listener
+from multimdm.pipeline.ranks import agreed, current
 
 Progress = Callable[[int], None]
 """Told how much was done since it was told last: sequences times network calls, one call for judging."""
@@ -8,3 +11,14 @@ Progress = Callable[[int], None]
 
 def ignore(done: int) -> None:
     """For those who do not watch."""
+
+
+def measuring_listener() -> Listener:
+    """Hears requests to stop while results are kept one by one."""
+    return Listener("the measurement at hand is finished and kept")
+
+
+def leave_if_asked(listener: Listener, done: int, total: int) -> None:
+    """End the program after this measurement, on all ranks alike, if that is wanted and something is left."""
+    if done < total and agreed(listener.asked):
+        raise listener.leaving(f"kept {done} of {total} measurements" if current().is_main else None)

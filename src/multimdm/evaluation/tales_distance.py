@@ -71,7 +71,7 @@ class TalesDistances(NamedTuple):
 def tales_distances(tales: Tales, ids: Int64[Tensor, "num L"], subjects: bool = True) -> TalesDistances:
     """Total variation between the samples and the source: of tokens position by position, of pairs, of subjects.
 
-    To read what stories are about takes as long as to judge them; who does not need it leaves it out.
+    Reading what stories are about takes as long as judging them: `subjects=False` leaves it out.
     """
     law, chance = source_laws(tales), chance_level(tales, len(ids))
     tokens, pairs = (distance(*both) for both in zip(_token_events(tales, ids), law[:2], strict=True))

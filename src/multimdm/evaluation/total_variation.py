@@ -1,7 +1,7 @@
 """How far the law of samples is from another one: total variation of tokens, and of pairs of neighbours.
 
-A sequence is taken for a set of events, numbered from 0, and the distance is that between the laws of an event:
-1/2 sum_e |p(e) - q(e)|, from 0 for equal laws to 1 for laws that have no event in common.
+A sequence is seen as a set of events, numbered from 0. The distance is that between two distributions of an event:
+1/2 sum_e |p(e) - q(e)|, from 0 if they are equal to 1 if they have no event in common.
 """
 
 import math
@@ -61,7 +61,7 @@ def distance(events: Int64[Tensor, "num n"], law: Float64[Tensor, " size"], seed
 
     The interval is by random halves of the samples (the jackknife that deletes half of them). The mean of h of n
     samples varies about that of all with (n - h)/h times the variance of the mean of all, so halves vary as much as new
-    sets would. They are smaller, and so farther from q: their interval is moved to the value. Near q it is rather too
+    sets would. They are smaller, and so farther from q: their interval is moved to the value. Near q it is somewhat too
     wide. A bootstrap repeats samples, which adds chance of its own: its distances are larger too and, with few samples,
     spread up to three times too far.
     """

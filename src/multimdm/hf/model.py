@@ -24,7 +24,6 @@ from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.settings import CheckpointSettings, build_process, dump
 from multimdm.process import MultiMask
 from multimdm.samplers.blocks import time_of_share
-from multimdm.samplers.confidence import time_of_share
 
 _IDLE = ("trust_remote_code", "low_cpu_mem_usage", "use_safetensors", "force_download")
 """What callers of `from_pretrained` pass by habit, and what changes nothing here."""

@@ -10,7 +10,8 @@ from multimdm._files import read_json
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
-from multimdm.report.formats import INTERVAL, entropy_text, full_text, perplexity_text, share_text
+from multimdm.report.columns import ENTROPY, GEN_PPL, POOLED
+from multimdm.report.formats import INTERVAL, full_text, perplexity_text, share_text
 from multimdm.report.markdown import markdown_table
 
 
@@ -62,17 +63,9 @@ def _alignment(aligned: Aligned) -> str:
     return f"at the entropy {aligned.target:.3f}" + ("" if aligned.reached else ", as near as temperatures come")
 
 
-def _row(one: Measurement, note: str) -> tuple[str, ...]:
-    return (
-        str(one.steps),
-        str(one.nfe),
-        f"{one.temperature:.4g}",
-        full_text(one.gen_ppl, perplexity_text),
-        full_text(one.entropy, entropy_text),
-        full_text(one.pooled_entropy, entropy_text),
-        full_text(one.distinct[0], share_text),
-        note,
-    )
+def _row(m: Measurement, note: str) -> list[str]:
+    figures = [figure.in_line(m) for figure in (GEN_PPL, ENTROPY, POOLED)]
+    return [str(m.steps), str(m.nfe), f"{m.temperature:.4g}", *figures, full_text(m.distinct[0], share_text), note]
 
 
 def _how(results: CardResults, rows: list[Measurement]) -> str:

@@ -5,12 +5,13 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from multimdm.evaluation.harness.scores import Scored, under_parallelism
+from multimdm.report.document import Cell, Paragraph, Table
 from multimdm.report.formats import INTERVAL, NOTHING, interval_text
-from multimdm.report.markdown import markdown_table
+from multimdm.report.markdown import markdown_text
 
 NOTE = (
     f"Per cent of items answered rightly, {INTERVAL} (Wilson, binomial) in brackets; n items; c network calls each; "
@@ -21,27 +22,31 @@ NOTE = (
 
 def markdown(scores: Sequence[Scored]) -> str:
     """The table for a page."""
-    steps = _steps(scores)
-    rows = [
-        [task, model, *(" ".join(_cell(scores, task, model, tps)) for tps in steps), _area(scores, task, model)]
-        for task, model in _rows(scores)
-    ]
-    lines = markdown_table(["task", "model", *(f"TPS {tps}" for tps in steps), "AUP"], rows)
-    return "\n".join([*lines, "", NOTE, ""])
+    return markdown_text([_table(scores), Paragraph(NOTE)])
 
 
 def print_scores(scores: Sequence[Scored]) -> None:
     """The table for a terminal."""
-    console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in ("task", "model", *(f"TPS {tps}" for tps in _steps(scores)), "AUP"):
-        table.add_column(name, justify="left" if name in ("task", "model") else "right")
-    for task, model in _rows(scores):
-        cells = (_cell(scores, task, model, tps) for tps in _steps(scores))
-        shares = (Text.assemble(value, ("\n" + rest, "dim")) for value, rest in cells)
-        table.add_row(task, model, *shares, _area(scores, task, model))
-    console.print(table)
+    console, found = Console(highlight=False), _table(scores)
+    shown = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for number, name in enumerate(found.header):
+        shown.add_column(name, justify="left" if number < 2 else "right")
+    for row in found.rows:
+        shown.add_row(*(Text.assemble(c.value, ("\n" + c.below, "dim")) if isinstance(c, Cell) else c for c in row))
+    console.print(shown)
     console.print(Text(NOTE, style="dim"))
+
+
+def _table(scores: Sequence[Scored]) -> Table:
+    """Tasks in order, models in order within each; a column for each number of tokens per step."""
+    steps = sorted({one.tps for one in scores})
+    tasks, models = ([*dict.fromkeys(values)] for values in ([s.task for s in scores], [s.model for s in scores]))
+    rows = [
+        [task, model, *(_cell(scores, task, model, tps) for tps in steps), _area(scores, task, model)]
+        for task in tasks
+        for model in models
+    ]
+    return Table("Scores", ["task", "model", *(f"TPS {tps}" for tps in steps), "AUP"], rows)
 
 
 def as_data(scores: Sequence[Scored]) -> list[dict[str, Any]]:
@@ -66,23 +71,13 @@ def as_data(scores: Sequence[Scored]) -> list[dict[str, Any]]:
     ]
 
 
-def _steps(scores: Sequence[Scored]) -> list[int]:
-    return sorted({one.tps for one in scores})
-
-
-def _rows(scores: Sequence[Scored]) -> list[tuple[str, str]]:
-    """Tasks in order, models in order within each."""
-    tasks, models = ([*dict.fromkeys(values)] for values in ([s.task for s in scores], [s.model for s in scores]))
-    return [(task, model) for task in tasks for model in models]
-
-
-def _cell(scores: Sequence[Scored], task: str, model: str, tps: int) -> tuple[str, str]:
+def _cell(scores: Sequence[Scored], task: str, model: str, tps: int) -> Cell:
     found = next((s.score for s in scores if (s.task, s.model, s.tps) == (task, model, tps)), None)
     if found is None:
-        return NOTHING, ""
+        return Cell(NOTHING)
     interval = interval_text(found.share, per_cent)
     cost = f"n={found.items} c={found.calls} t={found.tokens_per_forward:.2f}"
-    return per_cent(found.share.value), f"{interval} {cost}".strip()
+    return Cell(per_cent(found.share.value), f"{interval} {cost}".strip())
 
 
 def _area(scores: Sequence[Scored], task: str, model: str) -> str:

@@ -2,46 +2,39 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from multimdm.data.tales import Tales
 from multimdm.data.tales_grammar import STOP
-from multimdm.report.page import Markup, escape
+from multimdm.report.document import Words
 
 _WORD = re.compile(r"\[\w+\]|[\w']+|\S")
 _ROOM = 16
 """Tokens beyond a story's length: a text without an end still gets one."""
 
 
-@dataclass(frozen=True)
-class Word:
-    """A word or a stop of a text."""
-
-    text: str
-    wrong: bool
-
-
-def judged_words(texts: Sequence[str], tales: Tales | None = None) -> list[list[Word]]:
+def judged_words(texts: Sequence[str], tales: Tales | None = None) -> list[list[Words]]:
     """The words of each text, and which of them were rather replaced than written by the source."""
     wide = Tales((Tales() if tales is None else tales).length + _ROOM)
     wrong = wide.wrong(torch.tensor([wide.encode(text) for text in texts]))
     return [
-        [Word(word, bool(mark)) for word, mark in zip(_WORD.findall(text), marks, strict=False)]
+        [Words(word, bool(mark)) for word, mark in zip(_WORD.findall(text), marks, strict=False)]
         for text, marks in zip(texts, wrong, strict=True)
     ]
 
 
-def marked(words: Sequence[Word]) -> Markup:
-    """As a line of text; neighbours that are wrong are marked together."""
-    pieces: list[str] = []
-    for number, word in enumerate(words):
-        before = words[number - 1] if number else None
-        space = " " if before is not None and word.text != STOP else ""
-        close = "</mark>" if before is not None and before.wrong and not word.wrong else ""
-        goes_on = before is not None and before.wrong and word.wrong
-        opening = "<mark>" if word.wrong and not goes_on else ""
-        pieces.append(f"{close}{space}{opening}{escape(word.text)}")
-    end = "</mark>" if words and words[-1].wrong else ""
-    return Markup("".join(pieces) + end)
+def joined(words: Sequence[Words]) -> list[Words]:
+    """A line of text in few pieces: neighbours that are wrong are marked together, and no space at their ends is."""
+    pieces: list[Words] = []
+    for word in words:
+        space = " " if pieces and word.text != STOP else ""
+        if pieces and pieces[-1].wrong == word.wrong:
+            pieces[-1] = Words(f"{pieces[-1].text}{space}{word.text}", word.wrong)
+        elif word.wrong:
+            if pieces and space:
+                pieces[-1] = Words(pieces[-1].text + space)
+            pieces.append(word)
+        else:
+            pieces.append(Words(space + word.text))
+    return pieces

@@ -9,25 +9,14 @@ from matplotlib.figure import Figure
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
-from multimdm.report.distillation_figure import distillation_figure
+from multimdm.report.document import Contents, Folded, Heading, Paragraph, Part, Pictures, SideBySide, Table
 from multimdm.report.evaluation_report import evaluation_sections
-from multimdm.report.formats import perplexity_text, share_text, value_text
-from multimdm.report.marked_text import judged_words, marked
-from multimdm.report.page import (
-    Markup,
-    contents,
-    folded,
-    heading,
-    lead,
-    page,
-    paragraph,
-    pictures,
-    side_by_side,
-    table,
-)
+from multimdm.report.formats import NOTHING, perplexity_text, share_text, value_text
+from multimdm.report.marked_text import joined, judged_words
+from multimdm.report.page import page
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.ratios import NOTE, ratio_table
-from multimdm.report.training_figure import training_figure
+from multimdm.report.training_figure import distillation_figure, training_figure
 from multimdm.report.trajectory_figure import trajectory_figure
 
 _SHOWN = (1, 2, 4)
@@ -148,38 +137,43 @@ def quickstart_report(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> 
     return page("Stories in a few calls", subtitle, _sections(story, drawn))
 
 
-def _sections(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator[Markup]:
-    yield lead(in_one_sentence(story))
-    yield contents((WRITTEN, QUALITY, VARIETY, COMPARED, STAGES, PATHS, REST))
-    yield heading(WRITTEN)
-    yield paragraph(
+def _sections(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator[Part]:
+    yield Paragraph(in_one_sentence(story), "lead")
+    yield Contents((WRITTEN, QUALITY, VARIETY, COMPARED, STAGES, PATHS, REST))
+    yield Heading(WRITTEN)
+    yield Paragraph(
         "The first sample of each, at the entropy of real stories. Marked words do not belong: under the source they "
         "are rather replaced by chance than written."
     )
     yield from _written(story)
-    yield heading(QUALITY)
-    yield paragraph(
+    yield Heading(QUALITY)
+    yield Paragraph(
         "The perfect network knows the stories exactly, and is limited by one mask alone: words of one call are drawn "
         "independently of each other. The autoregressive model takes a call for every token."
     )
-    yield pictures([(png_data(drawn["quality"][0]), drawn["quality"][1])])
-    yield heading(VARIETY)
-    yield pictures((png_data(figure), alt) for figure, alt in (drawn["variety"], drawn["validity"]))
-    yield heading(COMPARED)
-    yield paragraph(NOTE)
+    yield _pictures(drawn, "quality")
+    yield Heading(VARIETY)
+    yield _pictures(drawn, "variety", "validity")
+    yield Heading(COMPARED)
+    yield Paragraph(NOTE)
     yield ratio_table(compared(story), story.steps)
-    yield folded(STAGES, _stages(story, drawn))
-    yield folded(PATHS, [pictures([(png_data(drawn["trajectory"][0]), drawn["trajectory"][1])], wide=True)])
-    yield folded(REST, evaluation_sections([*story.evaluations, story.perfect, story.autoregressive], story.steps))
+    yield Folded(STAGES, list(_stages(story, drawn)))
+    yield Folded(PATHS, [_pictures(drawn, "trajectory", wide=True)])
+    measured = [*story.evaluations, story.perfect, story.autoregressive]
+    yield Folded(REST, list(evaluation_sections(measured, story.steps)))
 
 
-def _written(story: Story) -> Iterator[Markup]:
+def _pictures(drawn: Mapping[str, tuple[Figure, str]], *names: str, wide: bool = False) -> Pictures:
+    return Pictures([(png_data(figure), shows) for figure, shows in (drawn[name] for name in names)], wide)
+
+
+def _written(story: Story) -> Iterator[Part]:
     shown = [K for K in _SHOWN if K in story.steps]
     for evaluation in story.evaluations:
         found = [one for one in evaluation.aligned if one.measurement.steps in shown]
         words = judged_words([one.measurement.texts[0] for one in found])
-        cells = [(_above(one), marked(text)) for one, text in zip(found, words, strict=True)]
-        yield side_by_side(evaluation.label, _order(evaluation), cells)
+        texts = [(_above(one), joined(text)) for one, text in zip(found, words, strict=True)]
+        yield SideBySide(evaluation.label, _order(evaluation), texts)
 
 
 def _above(one: Aligned) -> str:
@@ -217,8 +211,8 @@ def compared(story: Story) -> list[tuple[Evaluation, Evaluation]]:
     return [before, after, (one_after, one), (many_after, many), (quantile, one_after), (quantile, many_after)]
 
 
-def _stages(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator[Markup]:
-    yield paragraph(
+def _stages(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator[Part]:
+    yield Paragraph(
         "A masked diffusion model is trained, then continued twice with equal budgets: with its one mask, as a "
         "control, and with many masks. Both are distilled along shared-Gumbel paths, again with equal budgets. Beside "
         "them, with as many steps in all: an autoregressive model, and a network that begins as it and learns to read "
@@ -229,13 +223,12 @@ def _stages(story: Story, drawn: Mapping[str, tuple[Figure, str]]) -> Iterator[M
         [
             done.name,
             done.says,
-            "–" if done.steps is None else f"{done.steps:,} × {story.batch} stories",
+            NOTHING if done.steps is None else f"{done.steps:,} × {story.batch} stories",
             f"{done.seconds / 60:.1f}",
         ]
         for done in story.stages
     ]
     total = sum(done.seconds for done in story.stages)
-    yield table(
-        "Stages", ["stage", "what", "budget", "minutes"], [*rows, ["all", "", "", f"{total / 60:.1f}"]], "words"
-    )
-    yield pictures((png_data(figure), alt) for figure, alt in (drawn["losses"], drawn["distillation"]))
+    rows.append(["all", "", "", f"{total / 60:.1f}"])
+    yield Table("Stages", ["stage", "what", "budget", "minutes"], rows, "words")
+    yield _pictures(drawn, "losses", "distillation")

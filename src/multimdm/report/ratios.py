@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
-from multimdm.report.formats import INTERVAL, UNREACHED, by_steps, ratio_digits
-from multimdm.report.page import Markup, figure_cell, table
+from multimdm.report.document import Cell, Table
+from multimdm.report.formats import INTERVAL, NOTHING, UNREACHED, by_steps, ratio_digits
 
 NOTE = (
     "GenPPL of the first divided by that of the second, at the entropy of real stories: below 1 the first is better. "
@@ -39,25 +39,25 @@ def in_words(ratio: Estimate) -> str:
     return f"{times} {'lower' if ratio.value < 1 else 'higher'}"
 
 
-def ratio_table(pairs: Sequence[tuple[Evaluation, Evaluation]], steps: Sequence[int]) -> Markup:
+def ratio_table(pairs: Sequence[tuple[Evaluation, Evaluation]], steps: Sequence[int]) -> Table:
     """A row for each pair: the first beside the second."""
-    rows: list[Sequence[str | Markup]] = []
+    rows: list[list[str | Cell]] = []
     for ours, theirs in pairs:
         cells = [_cell(a, b) for a, b in zip(ours.aligned, theirs.aligned, strict=True)]
         rows.append([f"{ours.label} beside {theirs.label}", *cells])
-    return table("Ratios of GenPPL", by_steps(steps), rows, "ratios")
+    return Table("Ratios of GenPPL", by_steps(steps), rows, "ratios")
 
 
-def _cell(a: Aligned, b: Aligned) -> Markup:
+def _cell(a: Aligned, b: Aligned) -> Cell:
     ours, theirs = a.measurement.gen_ppl, b.measurement.gen_ppl
     if ours is None or theirs is None:
-        return figure_cell("–")
+        return Cell(NOTHING)
     if not (a.reached and b.reached):
-        return figure_cell(_NOT_REACHED)
+        return Cell(_NOT_REACHED)
     ratio = ratio_of(ours, theirs)
     between = "" if ratio.low is None or ratio.high is None else f" [{_short(ratio.low)}, {_short(ratio.high)}]"
     better = ratio.high is not None and ratio.high < 1
-    return figure_cell(in_words(ratio), f"{_short(ratio.value)}{between}", strong=better)
+    return Cell(in_words(ratio), f"{_short(ratio.value)}{between}", strong=better)
 
 
 def _short(value: float) -> str:

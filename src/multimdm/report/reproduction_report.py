@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
-from multimdm.report.distances import distances_text
+from multimdm.report.beside_gen_ppl import distance_sections, short_section, variety_section
+from multimdm.report.document import Heading, Items, Paragraph, Part, Pictures, Table, section
 from multimdm.report.evaluation_report import evaluation_sections
 from multimdm.report.formats import (
     INTERVAL,
@@ -20,14 +21,12 @@ from multimdm.report.formats import (
     perplexity_text,
     ratio_digits,
 )
-from multimdm.report.markdown import markdown_table
-from multimdm.report.mask_readings import mask_reading_markdown
-from multimdm.report.page import Markup, heading, page, paragraph, pictures, table
+from multimdm.report.listings import LIKELIHOODS, MASKS, MAUVES, SHORTFALLS, listing_sections, recall_by_temperature
+from multimdm.report.markdown import inline, markdown_text
+from multimdm.report.nelbos import nelbo_section
+from multimdm.report.page import page
 from multimdm.report.pareto_figure import png_data
-from multimdm.report.recalls import recall_table
-from multimdm.report.short_table import short_text
-from multimdm.report.tables import aligned_tables, markdown
-from multimdm.report.variety import nelbo_text, samples_text, variety_text
+from multimdm.report.tables import aligned_tables, by_judge, comparison_section
 
 
 @dataclass(frozen=True)
@@ -119,62 +118,49 @@ def reproduction_report(result: Reproduction) -> str:
 def tables_text(result: Reproduction) -> str:
     """The tables as Markdown, with budgets, what they must not be read without and, where they are, the published
     figures."""
-    parts = [f"## {result.title}", "", f"{result.shows}; scale {result.scale}; {result.equal}", ""]
-    parts += markdown_table(["model", "stages", "sequences", "distilled on", "minutes"], _budget_rows(result))
-    parts += [f"\n{_absence(label, why)}" for label, why in result.absent.items()]
-    if short := short_text(result.evaluations, result.steps):
-        parts += ["", short.rstrip()]
-    if result.ratios:
-        header = by_steps(result.steps)
-        parts += [
-            "",
-            f"### {_ratios_title(result)}",
-            "",
-            _ratios_note(result),
-            "",
-            *markdown_table(header, _ratio_rows(result)),
-        ]
-    for comparison in aligned_tables(result.evaluations, result.steps):
-        parts += ["", markdown(comparison, result.judge).rstrip()]
-        if rows := result.published.get(comparison.name):
-            parts += ["", "In the paper:", "", *markdown_table(by_steps(result.steps), _published_rows(rows))]
-        if distances := distances_text(comparison):
-            parts += ["", distances.rstrip()]
-    beside = (
-        variety_text(result.evaluations, result.steps),
-        nelbo_text(result.evaluations),
-        mask_reading_markdown(result.evaluations),
-        recall_table(result.evaluations),
-        samples_text(result.evaluations, result.steps),
-    )
-    parts += [f"\n{text.rstrip()}" for text in beside if text]
-    return "\n".join(parts) + "\n"
+    return markdown_text(_tables(result))
 
 
-def _sections(result: Reproduction) -> Iterator[Markup]:
+def _tables(result: Reproduction) -> Iterator[Part]:
+    evaluations, steps = result.evaluations, result.steps
+    yield Heading(result.title, 1)
+    yield Paragraph(f"{result.shows}; scale {result.scale}; {result.equal}")
+    yield from _budgets(result)
+    yield from short_section(evaluations, steps)
+    yield from _ratios(result)
+    for comparison in aligned_tables(evaluations, steps):
+        yield from comparison_section(comparison, by_judge(result.judge))
+        if comparison.name in result.published:
+            yield Paragraph("In the paper:")
+            yield _published(result, comparison.name)
+        yield from distance_sections(comparison)
+    yield from variety_section(evaluations, steps)
+    yield from nelbo_section(evaluations)
+    yield from listing_sections(evaluations, (LIKELIHOODS, MAUVES, MASKS))
+    yield from recall_by_temperature(evaluations)
+    yield from listing_sections(evaluations, (SHORTFALLS,))
+    yield from _samples(result)
+
+
+def _sections(result: Reproduction) -> Iterator[Part]:
     drawn = [(quality_figure(result), "GenPPL against K for every model; the tables have the numbers")]
     if (validity := validity_figure(result)) is not None:
         drawn.append((validity, "Share of valid stories against K for every model; the tables have the numbers"))
-    yield pictures((png_data(figure), alt) for figure, alt in drawn)
-    yield heading("Budgets")
-    yield paragraph(result.equal)
-    header = ["model", "stages", "sequences of training", "of distillation", "minutes"]
-    yield table("Budgets", header, _budget_rows(result), "words")
-    for label, why in result.absent.items():
-        yield paragraph(_absence(label, why))
-    if result.ratios:
-        yield heading(_ratios_title(result))
-        yield paragraph(_ratios_note(result))
-        yield table("Ratios", by_steps(result.steps), _ratio_rows(result))
-    for name, rows in result.published.items():
-        yield heading(f"In the paper: {name}")
-        yield paragraph("Another corpus, judge, network and budget than any smaller scale has: only orders compare.")
-        yield table(name, by_steps(result.steps), _published_rows(rows))
+    yield Pictures([(png_data(figure), shows) for figure, shows in drawn])
+    yield Heading("Budgets")
+    yield Paragraph(result.equal)
+    yield from _budgets(result)
+    yield from _ratios(result)
+    for name in result.published:
+        yield Heading(f"In the paper: {name}")
+        yield Paragraph("Another corpus, judge, network and budget than any smaller scale has: only orders compare.")
+        yield _published(result, name)
     yield from evaluation_sections(result.evaluations, result.steps)
 
 
-def _budget_rows(result: Reproduction) -> list[list[str]]:
-    return [
+def _budgets(result: Reproduction) -> Iterator[Part]:
+    """What each model was trained on, and which are left out."""
+    rows = [
         [
             one.label,
             one.stages,
@@ -184,29 +170,39 @@ def _budget_rows(result: Reproduction) -> list[list[str]]:
         ]
         for one in result.trained
     ]
+    yield Table("Budgets", ["model", "stages", "sequences", "distilled on", "minutes"], rows, "words")
+    for label, why in result.absent.items():
+        yield Paragraph(f"{label} is left out: {why}")
 
 
-def _ratios_title(result: Reproduction) -> str:
-    return f"GenPPL by {result.judge} as a multiple of that of {result.reference}"
-
-
-def _ratios_note(result: Reproduction) -> str:
-    return _RATIOS_ALIGNED if common_entropy(result.evaluations) else _RATIOS
-
-
-def _ratio_rows(result: Reproduction) -> list[list[str]]:
+def _ratios(result: Reproduction) -> list[Part]:
+    """What others have as a multiple of the reference; nothing for one seed."""
     reached = {e.label: [one.reached for one in e.aligned] for e in result.evaluations}
-    reference, rows = reached[result.reference], []
+    rows = []
     for label, ratios in result.ratios.items():
-        marks = ["" if ours and theirs else UNREACHED for ours, theirs in zip(reached[label], reference, strict=True)]
-        texts = (full_text(one, ratio_digits) + mark for one, mark in zip(ratios, marks, strict=True))
-        rows.append([label, *texts])
-    return rows
+        both = zip(reached[label], reached[result.reference], strict=True)
+        marks = ["" if ours and theirs else UNREACHED for ours, theirs in both]
+        rows.append([label, *(full_text(one, ratio_digits) + mark for one, mark in zip(ratios, marks, strict=True))])
+    title = f"GenPPL by {result.judge} as a multiple of that of {result.reference}"
+    note = _RATIOS_ALIGNED if common_entropy(result.evaluations) else _RATIOS
+    return section(title, note, Table("Ratios", by_steps(result.steps), rows), level=2)
 
 
-def _published_rows(rows: Mapping[str, Sequence[float]]) -> list[list[str]]:
-    return [[label, *(perplexity_text(value) for value in values)] for label, values in rows.items()]
+def _published(result: Reproduction, name: str) -> Table:
+    rows = [[label, *map(perplexity_text, values)] for label, values in result.published[name].items()]
+    return Table(name, by_steps(result.steps), rows)
 
 
-def _absence(label: str, why: str) -> str:
-    return f"{label} is left out: {why}"
+def _samples(result: Reproduction) -> Iterator[Part]:
+    """The first sample of each model at the fewest, the middle and the most steps."""
+    steps = result.steps
+    shown = {steps[0], steps[len(steps) // 2], steps[-1]}
+    texts = [
+        f"{evaluation.label}, K = {one.measurement.steps}: {inline(one.measurement.texts[0])}"
+        for evaluation in result.evaluations
+        for one in evaluation.aligned
+        if one.measurement.steps in shown
+    ]
+    if texts:
+        yield Heading("Samples, at the matched entropy" if common_entropy(result.evaluations) else "Samples", 3)
+        yield Items(texts)

@@ -1,13 +1,16 @@
 """The two halves of Tab. (text-gen-pretrain): models by K, at equal entropy and at equal temperature."""
 
-import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
+from multimdm.report.columns import (
+    FIELDS,
+    csv_file,
+    csv_row,
+)
+from multimdm.report.document import Cell, Part, Table, section
 from multimdm.report.formats import (
     BEST_NOTE,
     INTERVAL,
@@ -23,31 +26,43 @@ from multimdm.report.formats import (
     perplexity_text,
     value_text,
 )
-from multimdm.report.markdown import markdown_table
 
 
 @dataclass(frozen=True)
-class Cell:
+class Entry:
     """What one model does at one K."""
 
+    steps: int
+    """K, as asked for."""
     measurement: Measurement
     reached: bool = True
     """Whether its entropy is the one that was asked for."""
 
-    def comparable(self, steps: int) -> bool:
-        """Whether it may be ranked at K."""
-        return self.reached and self.measurement.nfe <= steps
+    @property
+    def mark(self) -> str:
+        """Beside what was measured at another entropy."""
+        return "" if self.reached else UNREACHED
+
+    @property
+    def calls(self) -> str:
+        """Beside what took another number of network calls than K."""
+        return calls_text(self.measurement.nfe, self.steps)
+
+    @property
+    def notes(self) -> str:
+        """Both, to be put after figures."""
+        return f"{self.mark} {self.calls}".rstrip()
 
 
 @dataclass(frozen=True)
-class Table:
+class Comparison:
     """GenPPL of several models, with what it must not be read without."""
 
     name: str
     """entropy-aligned, temperature-aligned or as-drawn."""
     caption: str
     steps: tuple[int, ...]
-    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[Entry | None, ...]], ...]
     """Label, and one cell for each K."""
 
     def best(self, column: int) -> frozenset[str]:
@@ -55,11 +70,15 @@ class Table:
 
         Nothing if that is all of them. Only what took K calls at most and has the entropy asked for is compared.
         """
-        found: dict[str, Estimate] = {}
-        for label, cells in self.rows:
-            cell = cells[column]
-            if cell is not None and cell.comparable(self.steps[column]) and cell.measurement.gen_ppl is not None:
-                found[label] = cell.measurement.gen_ppl
+        entries = {label: entries[column] for label, entries in self.rows}
+        found = {
+            label: entry.measurement.gen_ppl
+            for label, entry in entries.items()
+            if entry is not None
+            and entry.reached
+            and entry.measurement.nfe <= entry.steps
+            and entry.measurement.gen_ppl is not None
+        }
         if not found:
             return frozenset()
         lowest = min(found.values(), key=lambda estimate: estimate.value)
@@ -68,52 +87,61 @@ class Table:
 
     @property
     def unranked(self) -> bool:
-        """Whether some cell took more network calls than K."""
-        return any(
-            cell is not None and cell.measurement.nfe > K
-            for _, cells in self.rows
-            for K, cell in zip(self.steps, cells, strict=True)
-        )
+        """Whether something took more network calls than K."""
+        return any(entry.measurement.nfe > entry.steps for entry in self.entries)
 
     @property
     def marked(self) -> bool:
-        """Whether some cell is at another entropy than the one asked for."""
-        return any(cell is not None and not cell.reached for _, cells in self.rows for cell in cells)
+        """Whether something is at another entropy than the one asked for."""
+        return any(not entry.reached for entry in self.entries)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that there are."""
+        return [entry for _, entries in self.rows for entry in entries if entry is not None]
+
+    def table(self, name: str, cell: Callable[[Entry], str | Cell]) -> Table:
+        """Models by K."""
+        rows = [
+            [label, *(NOTHING if entry is None else cell(entry) for entry in entries)] for label, entries in self.rows
+        ]
+        return Table(name, by_steps(self.steps), rows)
 
 
-def entropy_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Table | None:
+def entropy_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Comparison | None:
     """Every model at the temperature that gives the asked-for entropy, or as it is to be drawn; None if neither."""
     if not any(evaluation.aligned for evaluation in evaluations):
         return None
     targets = sorted({entropy_text(a.target) for e in evaluations for a in e.aligned if a.target is not None})
-    rows = []
-    for evaluation in evaluations:
-        cells = [Cell(one.measurement, one.reached) for one in evaluation.aligned]
-        rows.append((evaluation.label, tuple(cells) or (None,) * len(steps)))
+    rows = [(e.label, _entries(steps, [(one.measurement, one.reached) for one in e.aligned])) for e in evaluations]
     if not common_entropy(evaluations):
         caption = f"Each as its label or its checkpoint says. Intervals are {evaluations[0].spread}."
-        return Table("as-drawn", caption, tuple(steps), tuple(rows))
+        return Comparison("as-drawn", caption, tuple(steps), tuple(rows))
     caption = (
         f"Sample entropy matched to H = {', '.join(targets)} nats by the temperature tau. Intervals are "
         f"{evaluations[0].spread}."
     )
-    return Table("entropy-aligned", caption, tuple(steps), tuple(rows))
+    return Comparison("entropy-aligned", caption, tuple(steps), tuple(rows))
 
 
-def temperature_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Table | None:
+def temperature_aligned(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> Comparison | None:
     """Every model at tau = 1; None if it was not measured."""
-    rows = []
-    for evaluation in evaluations:
-        # Measurements come K by K, so those at one temperature are in the order of K.
-        at_one = [Cell(m) for m in evaluation.measurements if m.temperature == 1]
-        rows.append((evaluation.label, tuple(at_one) or (None,) * len(steps)))
-    if all(cell is None for _, cells in rows for cell in cells):
+    # Measurements come K by K, so those at one temperature are in the order of K.
+    rows = [(e.label, _entries(steps, [(m, True) for m in e.measurements if m.temperature == 1])) for e in evaluations]
+    if all(entry is None for _, entries in rows for entry in entries):
         return None
     caption = f"All at temperature tau = 1. Intervals are {evaluations[0].spread}."
-    return Table("temperature-aligned", caption, tuple(steps), tuple(rows))
+    return Comparison("temperature-aligned", caption, tuple(steps), tuple(rows))
 
 
-def aligned_tables(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> list[Table]:
+def _entries(steps: Sequence[int], found: Sequence[tuple[Measurement, bool]]) -> tuple[Entry | None, ...]:
+    """One for each K; nothing for a model that was not measured in this way."""
+    if not found:
+        return (None,) * len(steps)
+    return tuple(Entry(K, m, reached) for K, (m, reached) in zip(steps, found, strict=True))
+
+
+def aligned_tables(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> list[Comparison]:
     """Both, as far as they were measured."""
     both = [entropy_aligned(evaluations, steps), temperature_aligned(evaluations, steps)]
     if both[0] is not None and both[0].name == "as-drawn":  # has those at temperature 1 already
@@ -121,70 +149,52 @@ def aligned_tables(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> l
     return [table for table in both if table is not None]
 
 
-def markdown(table: Table, judge: str | None) -> str:
-    """With a caption that says how to read it."""
-    lines = [
-        f"### {table.name.capitalize()}",
-        "",
-        f"{table.caption} GenPPL by judge `{judge}` [{INTERVAL}], entropy in nats, temperature. {BEST_NOTE}",
-        "",
-    ]
-    best = [table.best(column) for column in range(len(table.steps))]
-    rows = []
-    for label, cells in table.rows:
-        columns = enumerate(zip(table.steps, cells, strict=True))
-        rows.append([label, *(_markdown_cell(cell, K, label in best[column]) for column, (K, cell) in columns)])
-    lines += markdown_table(by_steps(table.steps), rows)
-    if table.marked:
-        lines += ["", UNREACHED_NOTE]
-    if table.unranked:
-        lines += ["", UNRANKED_NOTE]
-    return "\n".join(lines) + "\n"
+WITH_INTERVAL = f"GenPPL with its {INTERVAL}, then entropy and temperature."
+"""What a page says of the figures in a cell."""
 
 
-def _markdown_cell(cell: Cell | None, K: int, best: bool) -> str:
-    if cell is None:
-        return NOTHING
-    m = cell.measurement
-    value = value_text(m.gen_ppl, perplexity_text)
-    value = f"**{value}**" if best else value
-    mark = "" if cell.reached else UNREACHED
-    interval = interval_text(m.gen_ppl, perplexity_text)
-    parts = [f"{value}{mark}", calls_text(m.nfe, K), interval]
-    return f"{' '.join(part for part in parts if part)}, H = {entropy_text(m.entropy.value)}, τ = {m.temperature:.4g}"
+def by_judge(judge: str | None) -> str:
+    """What Markdown says of the figures in a cell, where nothing around it names the judge."""
+    return f"GenPPL by judge `{judge}` [{INTERVAL}], entropy in nats, temperature."
 
 
-def csv_text(table: Table) -> str:
+def comparison_section(comparison: Comparison, figures: str = WITH_INTERVAL) -> list[Part]:
+    """GenPPL with its interval, entropy and temperature."""
+    best = {
+        entries[column]
+        for column in range(len(comparison.steps))
+        for label, entries in comparison.rows
+        if label in comparison.best(column)
+    }
+
+    def cell(entry: Entry) -> Cell:
+        m, strong = entry.measurement, entry in best
+        value, interval = value_text(m.gen_ppl, perplexity_text), interval_text(m.gen_ppl, perplexity_text)
+        entropy, tau = entropy_text(m.entropy.value), f"{m.temperature:.4g}"
+        marked = f"**{value}**{entry.mark}" if strong else f"{value}{entry.mark}"
+        return Cell(
+            _joined(" ", value, entry.mark, entry.calls),
+            _joined(" · ", interval, f"H {entropy}", f"τ {tau}"),
+            strong,
+            f"{_joined(' ', marked, entry.calls, interval)}, H = {entropy}, τ = {tau}",
+        )
+
+    name = comparison.name.capitalize()
+    notes = [*([UNREACHED_NOTE] if comparison.marked else []), *([UNRANKED_NOTE] if comparison.unranked else [])]
+    return section(name, f"{comparison.caption} {figures} {BEST_NOTE}", comparison.table(name, cell), notes, level=2)
+
+
+def _joined(between: str, *texts: str) -> str:
+    """Those that are not empty."""
+    return between.join(text for text in texts if text)
+
+
+def csv_text(comparison: Comparison) -> str:
     """One row per model and K."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["model", "reached", *FIELDS])
-    for label, cells in table.rows:
-        for K, cell in zip(table.steps, cells, strict=True):
-            if cell is not None:
-                writer.writerow([label, cell.reached, *csv_row(K, cell.measurement)])
-    return file.getvalue()
-
-
-_FIGURES = (
-    *("gen_ppl", "entropy", "pooled_entropy", "distinct_1", "distinct_2", "distinct_3", "duplicates"),
-    *("valid_sentences", "valid_stories", "token_distance", "pair_distance"),
-    *("subject_distance", "subject_pair_distance"),
-)
-FIELDS = (
-    *("steps", "nfe", "temperature", "judge"),
-    *(name + end for name in _FIGURES for end in ("", "_low", "_high")),
-    *("token_chance", "pair_chance", "subject_chance", "subject_pair_chance", "num", "length", "seed"),
-)
-"""Columns of a measurement: every figure with its interval, and what real stories have by chance."""
-
-
-def csv_row(steps: int, m: Measurement) -> list[object]:
-    """A measurement under FIELDS; what there is not is left empty."""
-    on_tales = (m.valid_sentences, m.valid_stories, m.token_distance, m.pair_distance)
-    on_tales += (m.subject_distance, m.subject_pair_distance)
-    figures = (m.gen_ppl, m.entropy, m.pooled_entropy, *m.distinct, m.duplicates, *on_tales)
-    values = [x for e in figures for x in ([e.value, e.low, e.high] if e is not None else [None] * 3)]
-    chances = (m.token_chance, m.pair_chance, m.subject_chance, m.subject_pair_chance)
-    row = [steps, m.nfe, m.temperature, m.judge, *values, *chances, m.num, m.length, m.seed]
-    return ["" if x is None else x for x in row]
+    rows = [
+        [label, entry.reached, *csv_row(entry.steps, entry.measurement)]
+        for label, entries in comparison.rows
+        for entry in entries
+        if entry is not None
+    ]
+    return csv_file(["model", "reached", *FIELDS], rows)

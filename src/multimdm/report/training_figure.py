@@ -1,6 +1,7 @@
-"""Losses in the course of training: one curve per run, with the validation NELBO and the exact entropy."""
+"""Losses in the course of training and of distillation: one curve per run."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from multimdm.training.records import read_records, validation_loss
 
 
 def training_figure(runs: Sequence[Path], begins: Mapping[Path, int] | None = None) -> Figure:
-    """Thin: training loss, both terms without the weights of a curriculum; dots: validation NELBO, with its error.
+    """With the exact entropy as a line. Thin: training loss, both terms without the weights of a curriculum; dots:
+    validation NELBO, with its error.
 
     Every curve begins at zero, or where `begins` says: at the end of the run that it continues.
     """
@@ -55,3 +57,27 @@ def _total(record: dict[str, Any]) -> float:
 
 def _label(run: Path, valid: list[dict[str, Any]]) -> str:
     return f"{run.name}, {validation_loss(valid[-1]):.4f}" if valid else run.name
+
+
+def distillation_figure(runs: Mapping[str, Path]) -> Figure:
+    """One line per run; steps grow from round to round, and the loss with them."""
+    apply_style()
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    for number, (label, run) in enumerate(runs.items()):
+        records = read_records(run, "train")
+        axes.plot([r["step"] for r in records], [r["loss"] for r in records], color=COLOURS[number], label=label)
+        if number == 0:
+            _mark_rounds(axes, records)
+    axes.set_xlabel("steps")
+    axes.set_ylabel("loss, nats per token")
+    axes.set_title("student against teacher; dotted: the step size delta doubles", color=GREY)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _mark_rounds(axes, records) -> None:
+    """A line where the step size changes."""
+    for before, after in pairwise(records):
+        if after["delta"] != before["delta"]:
+            axes.axvline(before["step"], color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))

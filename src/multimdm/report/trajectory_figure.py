@@ -1,4 +1,7 @@
-"""How samples came to be, in the manner of Fig. 1: from noise at the top to text at the bottom."""
+"""How samples came to be, in the manner of Fig. 1: from noise at the top to text at the bottom.
+
+On pages as lines of coloured words, where signs tell the same as the colours; and as a figure with boxes.
+"""
 
 from collections.abc import Mapping
 
@@ -7,9 +10,15 @@ from matplotlib.figure import Figure
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report import style
 from multimdm.report.boxes import draw_boxes, explain_boxes, mask_text, time_labels
+from multimdm.report.document import States
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER
 
 _COLOURS = {CLEAN: style.CLEAN, DESIGNATED: style.DESIGNATED, OTHER: style.CORRUPTED}
+
+_SIGNS = {CLEAN: "", DESIGNATED: "◆", OTHER: "◇"}
+"""As in the terminal."""
+_WIDEST = 14
+"""Longer words are cut."""
 
 
 def trajectory_figure(trajectories: Mapping[str, Trajectory], positions: int = 16) -> Figure:
@@ -38,3 +47,27 @@ def _text(word: str, kind: int, trajectory: Trajectory) -> str:
     if kind != CLEAN and trajectory.several_masks:
         return mask_text(int(word))
     return word or mask_text(None)
+
+
+def trajectory_picture(trajectory: Trajectory) -> States:
+    """Time runs downwards; the words of a state are a line that breaks where the page ends."""
+    rows = [
+        (f"t = {time:.3g}", [(kind, _SIGNS[kind] + _cut(word)) for word, kind in zip(words, kinds, strict=True)])
+        for time, words, kinds in zip(trajectory.times, trajectory.words, trajectory.kinds, strict=True)
+    ]
+    return States([(kind, f"{_SIGNS[kind]} {name}".strip()) for kind, name in _legend(trajectory)], rows)
+
+
+def _legend(trajectory: Trajectory) -> list[tuple[int, str]]:
+    """What signs and colours mean."""
+    masked = any(DESIGNATED in row for row in trajectory.kinds)
+    names = [(CLEAN, "clean token" if masked else "final token")]
+    if masked:
+        names.append((DESIGNATED, "mask of the final token" if trajectory.several_masks else "mask"))
+    if not masked or trajectory.several_masks:
+        names.append((OTHER, "another mask" if masked else "another token"))
+    return names
+
+
+def _cut(word: str) -> str:
+    return word if len(word) <= _WIDEST else word[: _WIDEST - 1] + "…"

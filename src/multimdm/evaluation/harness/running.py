@@ -17,8 +17,8 @@ from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.harness.benchmarks import BENCHMARKS, TASKS_DIRECTORY, answer_length, check_files
 from multimdm.evaluation.harness.lm import MultiMDM
 from multimdm.evaluation.harness.scores import Score, Scored
+from multimdm.evaluation.progress import leave_if_asked, measuring_listener
 from multimdm.evaluation.settings import label_of
-from multimdm.evaluation.stops import leave_if_asked, measuring_listener
 from multimdm.evaluation.store import Store
 from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
