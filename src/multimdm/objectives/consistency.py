@@ -91,7 +91,7 @@ class Consistency:
         s: Float[Tensor, " B"],
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
-        path: Path,
+        path: Path | None = None,
     ) -> Sums:
         """The student at x_t against the teacher at x_s, where the student has something to predict.
 
@@ -105,6 +105,7 @@ class Consistency:
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
+        path = batch.path(self.process) if path is None else path
         asked = batch.asked(self.process.active(x_t))
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
         clean = batch.ids[where]
