@@ -7,9 +7,10 @@ import torch
 
 from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Bootstrap
+from multimdm.evaluation.held_out import validation_times
 from multimdm.evaluation.judges import make_judge
 from multimdm.evaluation.measurement import draw
-from multimdm.evaluation.nelbo import nelbo_sums, validation_times
+from multimdm.evaluation.nelbo import nelbo_sums
 from multimdm.evaluation.perfect_models import open_perfect
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.settings import Drawing

@@ -2,6 +2,9 @@
 
 The student predicts at x_t what a teacher, its own slowly moving copy, predicts at x_s with s = t - delta. Repeated
 with growing delta this carries what is known near the data to where sampling begins.
+
+Shapes: B sequences of L positions, x_s, x_t and x_1 [B, L], s and t [B]; N packed positions at which x_t is hidden, n
+of them in a chunk of the network's head.
 """
 
 from collections.abc import Callable
