@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.objectives.states import draw_states
@@ -35,6 +36,12 @@ class Coupled:
     process: MultiMask
     shares: Shares = field(default_factory=Shares)
     weight: Weight = "elbo"
+
+    def __post_init__(self) -> None:
+        require(
+            self.process.tied_noise,
+            f"process must have its noise tied to the text (`process.tied()`); got {self.process!r}",
+        )
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One draw of x_t per sequence."""

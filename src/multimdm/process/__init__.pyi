@@ -1,14 +1,12 @@
 from .assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
 from .base import Path, Process
 from .checks import debug_checks
-from .designated_entry import DesignatedEntry
 from .draws import Generator, categorical, invert_cdf
 from .gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
 from .gumbel import GumbelNoise
-from .hybrid import AnyProcess, Hybrid, HybridState
+from .hybrid import AnyProcess, Hybrid, HybridState, expected_rank, sigma_of_rank
 from .mixture import Mixture, NoisyMixture
 from .multimask import MultiMask
-from .ranks import expected_rank, sigma_of_rank
 from .relaxation import RelaxedState, RelaxedTimes, relaxed_state, relaxed_times, sufficient_top
 from .schedule import BetweenValues, Schedule, ScheduleValues
 from .streams import Streams
@@ -19,7 +17,6 @@ from .uniform import Uniform
 __all__ = [
     "AnyProcess",
     "BetweenValues",
-    "DesignatedEntry",
     "GaussianNoise",
     "Generator",
     "GumbelNoise",
