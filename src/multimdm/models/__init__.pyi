@@ -1,5 +1,5 @@
 from .config import SIZES, DiTConfig
-from .dit import DiT
+from .dit import DiT, Mixture
 from .expand import (
     code_masks,
     expand_masks,
@@ -24,6 +24,7 @@ __all__ = [
     "DiTConfig",
     "LLaDA",
     "LLaDAConfig",
+    "Mixture",
     "code_masks",
     "expand_masks",
     "gate_time",

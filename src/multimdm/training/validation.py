@@ -8,7 +8,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from multimdm.data.prepared import Example
-from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums, validation_times
+from multimdm.evaluation.held_out import validation_times
+from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums
 from multimdm.evaluation.one_step import one_step_sums
 from multimdm.evaluation.teachers.base import cells_of_text
 from multimdm.process import AnyProcess, MultiMask, Streams
