@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from multimdm import stopping
+from multimdm import _stopping as stopping
 from multimdm.training.signals import Signals
 from support.runs import environment, finish, metrics, pretraining, start, tiny_job, weights
 

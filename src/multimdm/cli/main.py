@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import multimdm
 from multimdm._inert import inert
-from multimdm.stopping import TerminatedError, ToldInterrupt, terminable
+from multimdm._stopping import TerminatedError, ToldInterrupt, terminable
 
 COMMANDS = {
     "quickstart": "train, adapt, distil, generate and compare on the built-in corpus: the whole story in minutes",

@@ -1,7 +1,7 @@
 """Where measuring may be stopped: between two measurements, at the same one on all ranks."""
 
+from multimdm._stopping import Listener
 from multimdm.pipeline.ranks import agreed, current
-from multimdm.stopping import Listener
 
 
 def measuring_listener() -> Listener:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from multimdm.stopping import Listener
+from multimdm._stopping import Listener
 from multimdm.training.engine import Engine
 
 
