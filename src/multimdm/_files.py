@@ -1,4 +1,4 @@
-"""Files and directories: written whole or not at all, and read within limits, since they may be a stranger's."""
+"""Files and directories: written whole or not at all, and read within limits, since others may have made them."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Texts of strangers in messages and on terminals: shown, never obeyed."""
+"""Text that is not trusted, in messages and on terminals: shown, never obeyed."""
 
 import unicodedata
 

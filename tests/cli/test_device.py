@@ -17,7 +17,7 @@ from multimdm.serving.catalog import open_checkpoints
 from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
 
 WITHOUT_NETWORKS = ("prepare", "entropy", "import", "export", "push", "card", "recipes", "info", "models", "completion")
-BY_ACCELERATE = ("quickstart", "train-text", "pretrain", "adapt", "couple", "distill", "reproduce")
+BY_RANK = ("quickstart", "train-text", "pretrain", "adapt", "couple", "distill", "reproduce")
 """Training takes the device of its rank; what these measure is asked for below, and by reproduce/test_benchmarks.py."""
 
 
@@ -44,7 +44,7 @@ def asked(monkeypatch) -> list[str]:
 def test_every_command_says_auto_or_runs_no_network(command):
     options = open_command(command).options
     defaults = {field.name: field.default for field in fields(options)}
-    expected = None if command in (*WITHOUT_NETWORKS, *BY_ACCELERATE) else "auto"
+    expected = None if command in (*WITHOUT_NETWORKS, *BY_RANK) else "auto"
     assert defaults.get("device") == expected
 
 

@@ -136,24 +136,14 @@ def test_a_group_outlives_a_network_that_someone_holds(monkeypatch):
     torch.nn.Module.__init__(held)
     parted = object.__new__(engine.Engine)
     parted.ranks, parted.network, parted._callable = 2, torch.nn.Identity(), held  # pyright: ignore[reportAttributeAccessIssue]
-    parted._accelerator = Parting()  # pyright: ignore[reportAttributeAccessIssue]
+    asked: list[str] = []
     monkeypatch.setattr(engine, "_OUTLIVED", [])
     monkeypatch.setattr(engine.dist, "group", SimpleNamespace(WORLD="the group"))
-    monkeypatch.setattr(engine, "part_ranks", lambda: parted._accelerator.asked.append("parted"))  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(engine, "part_ranks", lambda: asked.append("parted"))
     parted.close()
     assert engine._OUTLIVED == ["the group"]
     assert parted._callable is parted.network
-    assert parted._accelerator.asked == ["free_memory", "parted"]  # pyright: ignore[reportAttributeAccessIssue]
-
-
-class Parting:
-    """An accelerator that only notes what it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def free_memory(self) -> None:
-        self.asked.append("free_memory")
+    assert asked == ["parted"]
 
 
 def test_nonsense_stops_all_ranks_with_one_message(tmp_path):

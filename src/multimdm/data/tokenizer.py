@@ -110,7 +110,7 @@ class Tokenizer:
             if not str(error).startswith("WordLevel"):
                 raise
             raise ValueError(
-                f"tokenizer '{self.name}' has no token for a word of the text: {shown(self._stranger(texts))}"
+                f"tokenizer '{self.name}' has no token for a word of the text: {shown(self._unknown_word(texts))}"
             ) from None
 
     def encode(self, text: str) -> list[int]:
@@ -186,7 +186,7 @@ class Tokenizer:
         """The first word of a sentence as the vocabulary has it."""
         return start[0] if start["word"] in self._tokens else start[0][0].lower() + start[0][1:]
 
-    def _stranger(self, texts: list[str]) -> str:
+    def _unknown_word(self, texts: list[str]) -> str:
         """The first word that is no token."""
         words = (piece for text in texts for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text))
         return next(word for word in words if word not in self._tokens)

@@ -1,4 +1,4 @@
-"""Devices, ranks, precision and sharding: all that accelerate and torch.distributed do for the loop is in this file.
+"""Devices, ranks, precision and sharding: all that torch.distributed does for the loop is in this file.
 
 The loop sees one network that it calls, and sums over ranks. Started by torchrun or accelerate launch there are several
 ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe says.
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from accelerate import Accelerator
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
@@ -23,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from multimdm.models import Backbone, rebuilt
 from multimdm.models.arithmetic import has_bfloat16
+from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.ranks import join_ranks, launched, part_ranks
 from multimdm.training.settings import TrainSettings
 
@@ -37,13 +37,11 @@ class Engine:
 
     def __init__(self, network: Backbone, train: TrainSettings) -> None:
         join_ranks("nccl" if torch.cuda.is_available() else "gloo")
-        # Precision is set by the recipe, below. Without cpu=True accelerate does not see that CPU ranks are several.
-        self._accelerator = Accelerator(mixed_precision="no", cpu=not torch.cuda.is_available())
-        self.device = self._accelerator.device
-        self.rank, self.ranks = self._accelerator.process_index, self._accelerator.num_processes
-        self.is_main = self._accelerator.is_main_process
-        if self.ranks != launched():
-            raise RuntimeError(f"torchrun started {launched()} ranks, but accelerate sees {self.ranks}")
+        self.ranks = launched()
+        self.rank = dist.get_rank() if self.ranks > 1 else 0
+        self.is_main = self.rank == 0
+        several_gpus = self.ranks > 1 and torch.cuda.is_available()  # each rank has taken the one of its number
+        self.device = torch.device("cuda", torch.cuda.current_device()) if several_gpus else find_device("auto")
         self.bfloat16 = train.precision == "bfloat16" or (
             train.precision == "auto" and self.device.type == "cuda" and has_bfloat16(self.device)
         )
@@ -54,7 +52,7 @@ class Engine:
         self.network.recompute = train.recompute
         self._callable: Any = self.network
         if self.ranks > 1 and not self.sharded:
-            self._callable = self._accelerator.prepare_model(self.network)
+            self._callable = DistributedDataParallel(self.network, [self.device] if several_gpus else None)
         # Of a network with an adapter, the adapter alone is trained.
         trained = [(name, x) for name, x in self.network.named_parameters() if x.requires_grad]
         self.names, self.weights = [name for name, _ in trained], [x for _, x in trained]
@@ -112,7 +110,7 @@ class Engine:
 
     def backward(self, loss: Tensor) -> None:
         """Add to the gradients. They are means over ranks, so a sum over ranks needs a factor `ranks`."""
-        self._accelerator.backward(loss)
+        loss.backward()
 
     def gradient_norm(self, clip: float | None) -> float:
         """The norm of the gradient before it is clipped."""
@@ -175,7 +173,6 @@ class Engine:
         self._callable = self.network
         if (error := sys.exception()) is not None:
             traceback.clear_frames(error.__traceback__)  # which hold what was called when it was raised
-        self._accelerator.free_memory()  # forgets what it wrapped
         gc.collect()
         group = dist.group.WORLD if isinstance(wrapped(), DistributedDataParallel) else None
         part_ranks()
