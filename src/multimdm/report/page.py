@@ -47,7 +47,10 @@ def _environment() -> Environment:
 
 def _inert(value: object) -> object:
     """Text without anything that turns or hides what stands beside it; what macros made is HTML already."""
-    return inert(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    # Addresses of pictures are long and plain: nothing in them has to be looked at one by one.
+    return value if value.isascii() and value.isprintable() else inert(value)
 
 
 def _unbroken(text: str) -> Markup:
