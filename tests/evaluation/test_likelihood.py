@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from multimdm.evaluation.likelihood import _losses, log_likelihood_bound
+from multimdm.evaluation.likelihood import log_likelihood_bound
+from multimdm.objectives.rows import rows_on
 from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Schedule, Streams
 
@@ -43,7 +44,10 @@ def test_it_is_the_integral_over_time(process):
 
     ids = torch.tensor([0, 3, 2, 5, 1])
     bound = log_likelihood_bound(network, process, ids, 1, 4000, 0, 4000)
-    plain = -_losses(network, process, ids, 1, stratified_times(100_000), Streams.spawn(1, 100_000))
+    t, x_0 = stratified_times(100_000), ids.expand(100_000, -1)
+    x_t = process.corrupt(x_0, t, Streams.spawn(1, 100_000))
+    x_t[:, 0] = ids[0]
+    plain = -rows_on(process.path_to(), x_0, x_t, t, process.active(x_t), None).by_sequence(network).sum(0)
     error = math.hypot(bound.standard_error, float(plain.std()) / math.sqrt(len(plain)))
     assert abs(bound.value - float(plain.mean())) < 4 * error
     assert bound.standard_error < 0.1

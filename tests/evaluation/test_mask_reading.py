@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from multimdm.evaluation.held_out import Part
+from multimdm.evaluation.held_out import Part, validation_times
 from multimdm.evaluation.mask_reading import MaskReading, evaluate_mask_reading, masked_losses, reads_masks
-from multimdm.evaluation.nelbo import NelboSums, nelbo_sums, validation_times
+from multimdm.evaluation.nelbo import NelboSums, nelbo_sums
 from multimdm.evaluation.perfect_models import perfect_model
 from multimdm.evaluation.real_text import TalesText
 from multimdm.models import expand_masks

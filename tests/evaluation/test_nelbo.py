@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 
-from multimdm.evaluation.nelbo import NelboSums, loss_at, nelbo_sums, validation_times
+from multimdm.evaluation.held_out import validation_times
+from multimdm.evaluation.nelbo import NelboSums, nelbo_sums
 from multimdm.models import DiT, DiTConfig
 from multimdm.objectives import Batch, Elbo, NextToken
+from multimdm.objectives.rows import rows_on
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
 from support.quadrature import unit_interval
 
@@ -112,7 +114,8 @@ def integral(net: DiT, process: MultiMask, ids: torch.Tensor, valid: torch.Tenso
     probability = marginal.gather(-1, x_t[..., None])[:, :n, 0].prod(1)
     x_0, where = ids.expand(x_t.shape), valid.expand(x_t.shape)
     with torch.no_grad():
-        losses = loss_at(net, process, x_0, where, x_t, x_t, t).sum(0)
+        rows = rows_on(process.path_to(), x_0, x_t, t, process.active(x_t) & where, where)
+        losses = rows.by_sequence(net).sum(0)
     return float((weights.repeat_interleave(len(states)) * probability * losses).sum())
 
 
@@ -160,7 +163,8 @@ def repeated(process: MultiMask, at_random_times: bool = False) -> float:
         ids, spread, streams = texts(32, seed), validation_times(32, 1, seed), Streams.spawn(seed, 32)
         if at_random_times:
             x_t = process.corrupt(ids, spread[0], streams)
-            rec, ident = loss_at(Varying(), process, ids, None, x_t, x_t, spread[0])
+            rows = rows_on(process.path_to(), ids, x_t, spread[0], process.active(x_t), None)
+            rec, ident = rows.by_sequence(Varying())
             sums = NelboSums.of(rec, ident, torch.full_like(rec, L))
         else:
             sums = nelbo_sums(Varying(), process, ids, None, spread, streams)

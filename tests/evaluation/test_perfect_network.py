@@ -7,14 +7,14 @@ import torch
 
 from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Bootstrap
+from multimdm.evaluation.held_out import validation_times
 from multimdm.evaluation.judges import make_judge
 from multimdm.evaluation.measurement import draw
-from multimdm.evaluation.nelbo import nelbo_sums, validation_times
+from multimdm.evaluation.nelbo import nelbo_sums
 from multimdm.evaluation.perfect_models import open_perfect
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.settings import Drawing
 from multimdm.process import MultiMask, Schedule, Streams, Uniform, random_balanced
-from multimdm.process.anchored import anchor, anchored_state, shown_with_end
 from multimdm.samplers.joint import advance, begin
 from multimdm.samplers.loop import generate
 from multimdm.samplers.settings import Sampling
@@ -62,7 +62,8 @@ def test_predictions_are_those_of_all_strings(process, t):
 def test_predictions_given_the_noise_are_those_of_all_strings(t):
     process = MultiMask(V, 3, Schedule(0.5)).tied(noise_shown=True)
     clean, end = SMALL.sample(3, torch.Generator().manual_seed(2)), process.prior((3, L), Streams.spawn(5, 3))
-    x_t = anchored_state(process, clean, anchor(end, Streams.spawn(6, 3)), t)
+    path = process.path_to(end)
+    x_t = path.corrupt(clean, t, Streams.spawn(6, 3))
     given = torch.zeros_like(x_t, dtype=torch.bool)
     given[0, :2] = True
     x_t[0, :2] = clean[0, :2]
@@ -71,7 +72,7 @@ def test_predictions_given_the_noise_are_those_of_all_strings(t):
     tokens = (torch.arange(V) == x_t[..., None]).double()
     masks = v.beta * (home == x_t[..., None]).double() + (1 - v.beta) * (x_t == end)[..., None].double()
     expected = listed_posterior(SMALL, v.alpha * tokens + (1 - v.alpha) * masks, EPSILON)
-    found = PerfectNetwork(SMALL, process, EPSILON)(shown_with_end(process, x_t, end, given), t)
+    found = PerfectNetwork(SMALL, process, EPSILON)(path.shown(x_t, given), t)
     torch.testing.assert_close(found.exp(), expected.exp(), rtol=1e-10, atol=1e-12)
 
 

@@ -7,10 +7,10 @@ from multimdm.data.options import PrepareOptions
 from multimdm.data.prepared import PreparedData
 from multimdm.data.preparing import prepare
 from multimdm.data.trained_tokenizers import train_chars
-from multimdm.evaluation.checkpoint_nelbo import evaluate_nelbo
+from multimdm.evaluation.held_out import validation_times
 from multimdm.evaluation.judges import make_judge
 from multimdm.evaluation.measurement import describe
-from multimdm.evaluation.nelbo import nelbo_sums, validation_times
+from multimdm.evaluation.nelbo import evaluate_nelbo, nelbo_sums
 from multimdm.evaluation.real_text import describe_real, real_text
 from multimdm.evaluation.sample_statistics import unigram_entropy
 from multimdm.evaluation.settings import Drawing

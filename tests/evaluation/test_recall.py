@@ -10,8 +10,7 @@ from multimdm.data.prepared import Example
 from multimdm.evaluation.recall import has_recall, log_probs_given_noise, one_step_log_probs, one_step_recall
 from multimdm.models import show_noise
 from multimdm.pipeline import Model
-from multimdm.process import MultiMask, Schedule, Uniform
-from multimdm.process.anchored import shown_with_end
+from multimdm.process import MultiMask, Process, Schedule, Uniform
 from multimdm.samplers import Ancestral, Choice, generate, time_grid
 from support.statistics import REJECT, chi_square_p
 from support.tiny_models import causal_tales_model, tiny_dit
@@ -37,7 +36,8 @@ def exact(subject: Model, temperature: float) -> torch.Tensor:
     process = subject.process
     first, num = (0, V) if isinstance(process, Uniform) else (V, M)
     strings = torch.tensor(list(itertools.product(range(first, first + num), repeat=L)))
-    shown = shown_with_end(process, strings, strings) if isinstance(process, MultiMask) else strings
+    assert isinstance(process, Process)
+    shown = process.path_to(strings).shown(strings)
     with torch.no_grad():
         logits = subject.network(shown, torch.ones(len(strings), dtype=torch.float64)).double()
     probs = (logits / temperature).softmax(-1)

@@ -5,8 +5,8 @@ import torch
 
 from multimdm.objectives.divergence import _FusedDivergence, divergence
 from multimdm.process import fused_readout, fusing, readout
+from multimdm.process.assignment import Groups
 from multimdm.process.draws import draw_token, invert_cdf
-from multimdm.process.groups import Groups
 from pretend_gpu import pretend_gpu
 
 N, V, M = 7, 23, 4

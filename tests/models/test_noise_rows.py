@@ -21,7 +21,6 @@ from multimdm.models import (
 from multimdm.models.expand import bucket_codes
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
-from multimdm.process.anchored import shown_with_end
 from support.tiny_models import TALES, causal_tales_model, tiny_dit
 
 V, M, L = 7, 3, 5
@@ -37,15 +36,15 @@ def test_at_first_the_noise_changes_nothing_and_then_it_can():
     old = tiny_dit(V, M, L)
     new = show_noise(old)
     x_t, end = states()
-    torch.testing.assert_close(new(shown_with_end(PROCESS, x_t, end), 0.5), old(x_t, 0.5))
-    new(shown_with_end(PROCESS, x_t, end), 0.5).square().sum().backward()
+    torch.testing.assert_close(new(PROCESS.path_to(end).shown(x_t), 0.5), old(x_t, 0.5))
+    new(PROCESS.path_to(end).shown(x_t), 0.5).square().sum().backward()
     gradient = new.vocab_embed.embedding.grad
     assert gradient is not None
     used = torch.bincount(end.flatten() - V, minlength=M) > 0
     assert torch.equal(gradient[V + M :].abs().sum(1) > 0, used)
     with torch.no_grad():
         new.vocab_embed.embedding[V + M :] = torch.randn(M, 32, generator=torch.Generator().manual_seed(1))
-    assert not torch.allclose(new(shown_with_end(PROCESS, x_t, end), 0.5), old(x_t, 0.5))
+    assert not torch.allclose(new(PROCESS.path_to(end).shown(x_t), 0.5), old(x_t, 0.5))
     assert show_noise(new).config == new.config
 
 
@@ -56,10 +55,10 @@ def test_rows_for_noise_have_no_length_to_keep():
     old = DiT(config)
     torch.nn.init.normal_(old.output_layer.linear.weight)
     new, (x_t, end) = show_noise(old), states()
-    torch.testing.assert_close(new(shown_with_end(PROCESS, x_t, end), 0.5), old(x_t, 0.5))
+    torch.testing.assert_close(new(PROCESS.path_to(end).shown(x_t), 0.5), old(x_t, 0.5))
     assert torch.equal(new.vocab_embed.rows[V + M :], torch.zeros(M, 32))
     torch.testing.assert_close(new.vocab_embed.rows[: V + M].norm(dim=1), torch.full((V + M,), 2.0))
-    new(shown_with_end(PROCESS, x_t, end), 0.5).square().mean().backward()
+    new(PROCESS.path_to(end).shown(x_t), 0.5).square().mean().backward()
     gradient = new.vocab_embed.embedding.grad
     assert gradient is not None
     assert 0 < float(gradient[V + M :].norm()) < 100 * float(gradient[: V + M].norm())
@@ -171,7 +170,7 @@ def test_the_start_symbol_becomes_the_mask():
     assert torch.equal(rows_of(new)[V : V + 4], start.expand(4, -1))
     x_t = torch.full((2, 6), V)
     process = MultiMask(V, 4).tied(noise_shown=True)
-    shown = shown_with_end(process, x_t + 3, x_t + 3)
+    shown = process.path_to(x_t + 3).shown(x_t + 3)
     torch.testing.assert_close(new(shown, torch.ones(2)), look_both_ways(old)(x_t, None), rtol=1e-4, atol=1e-5)
 
 

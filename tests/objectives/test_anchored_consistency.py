@@ -6,19 +6,18 @@ import torch
 from multimdm.objectives import Batch, Consistency, ConsistencySettings
 from multimdm.objectives.coupling import couple
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
-from multimdm.process.anchored import told_of_end
 from support.distilling import L, V, network
 from support.tabular import as_function
 
 B = 40
-PROCESS = MultiMask(V, 3, Schedule(rho=0.6))
+PROCESS = MultiMask(V, 3, Schedule(rho=0.6)).tied()
 
 
 def given() -> Batch:
     ids = torch.randint(0, V, (B, L), generator=torch.Generator().manual_seed(1))
-    noise = PROCESS.prior((B, L), torch.Generator().manual_seed(2))
+    x_1 = PROCESS.prior((B, L), torch.Generator().manual_seed(2))
     times = torch.linspace(0.05, 0.95, B, dtype=torch.float64)
-    return Batch(ids, None, times, Streams.spawn(3, B), noise=noise)
+    return Batch(ids, None, times, Streams.spawn(3, B), x_1=x_1)
 
 
 @pytest.mark.parametrize("kind", ["reverse_kl", "forward_kl"])
@@ -29,25 +28,25 @@ def test_the_loss_is_the_plain_sum(kind, visible):
     objective = Consistency(PROCESS, settings, teacher)
     s = batch.times * 0.75
     t = s + 0.25
-    assert batch.noise is not None
-    x_s, x_t = couple(PROCESS, batch.ids, s, t, "anchored", batch.generator, batch.noise)
-    sums = objective.compare(as_function(student), batch, x_s, s, x_t, t, batch.noise)
+    path = batch.path(PROCESS)
+    assert path.x_1 is not None
+    x_s, x_t = couple(path, batch.ids, s, t, "anchored", batch.generator)
+    sums = objective.compare(as_function(student), batch, x_s, s, x_t, t, path)
     matching = revealed = 0.0
     cases = {"same": 0, "named": 0, "visible": 0}
     own, theirs = student(x_t, t).detach(), teacher(x_s, s).detach()
     for i in range(B):
         for place in range(L):
-            state, earlier, end, clean = (int(x[i, place]) for x in (x_t, x_s, batch.noise, batch.ids))
+            state, earlier, end, clean = (int(x[i, place]) for x in (x_t, x_s, path.x_1, batch.ids))
             if state < V:
                 continue
-            one = (PROCESS, own[i, place], torch.tensor(state), torch.tensor(end), float(t[i]))
-            p = told_of_end(*one).softmax(-1)
+            here = PROCESS.path_to(torch.tensor(end))
+            p = here.condition(own[i, place], torch.tensor(state), float(t[i])).softmax(-1)
             if earlier < V:
                 cases["visible"] += 1
                 revealed -= float(p[clean].log()) if visible != "skip" else 0.0
                 continue
-            other = (PROCESS, theirs[i, place], torch.tensor(earlier), torch.tensor(end), float(s[i]))
-            q = told_of_end(*other).softmax(-1)
+            q = here.condition(theirs[i, place], torch.tensor(earlier), float(s[i])).softmax(-1)
             if earlier != end and state == end:  # the designated mask shows at s alone
                 cases["named"] += 1
                 revealed -= float(p[q > 0].sum().log())
@@ -65,12 +64,13 @@ def test_the_loss_is_the_plain_sum(kind, visible):
 
 def test_the_two_states_lie_on_one_path_to_the_given_end():
     batch = given()
-    assert batch.noise is not None
+    path = batch.path(PROCESS)
+    assert path.x_1 is not None
     ones, halves = torch.ones(B, dtype=torch.float64), torch.full((B,), 0.5, dtype=torch.float64)
-    x_s, x_t = couple(PROCESS, batch.ids, halves, ones, "anchored", batch.generator, batch.noise)
-    assert torch.equal(x_t, batch.noise)
+    x_s, x_t = couple(path, batch.ids, halves, ones, "anchored", batch.generator)
+    assert torch.equal(x_t, path.x_1)
     home = PROCESS.designated_mask(batch.ids)
-    assert bool(((x_s == batch.ids) | (x_s == home) | (x_s == batch.noise)).all())
+    assert bool(((x_s == batch.ids) | (x_s == home) | (x_s == path.x_1)).all())
 
 
 def test_without_noise_of_its_own_a_batch_gets_uniform_ends():
@@ -85,6 +85,10 @@ def test_without_noise_of_its_own_a_batch_gets_uniform_ends():
 def test_bad_pairs():
     with pytest.raises(ValueError, match="coupling anchored is for masks"):
         Consistency(Uniform(V), ConsistencySettings(coupling="anchored"))
+    with pytest.raises(ValueError, match=r"coupling must be anchored .* and for no other; got gumbel"):
+        Consistency(PROCESS, ConsistencySettings(coupling="gumbel"))
+    with pytest.raises(ValueError, match=r"coupling must be anchored .* and for no other; got anchored"):
+        Consistency(MultiMask(V, 3), ConsistencySettings(coupling="anchored"))
     batch = given()
-    with pytest.raises(ValueError, match="end must be given for coupling anchored"):
-        couple(PROCESS, batch.ids, batch.times / 2, batch.times, "anchored", batch.generator)
+    with pytest.raises(ValueError, match="x_1 must be given for coupling anchored"):
+        couple(MultiMask(V, 3).path_to(), batch.ids, batch.times / 2, batch.times, "anchored", batch.generator)

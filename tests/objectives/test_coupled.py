@@ -7,24 +7,22 @@ from torch.nn import functional as F
 
 from multimdm.models import show_noise
 from multimdm.objectives import Batch, Coupled, Shares, stratified_times
-from multimdm.objectives.paths import tied_path
 from multimdm.objectives.settings import Kind
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask, Schedule, Streams
-from multimdm.process.anchored import told_of_end
 from support.distilling import L, V, network
 from support.statistics import MUTANT, REJECT, p_of_draws
 from support.tabular import as_function
 
 B = 64
-PROCESS = MultiMask(V, 3, Schedule(rho=0.6))
+PROCESS = MultiMask(V, 3, Schedule(rho=0.6)).tied()
 
 
 def batch(noise: Tensor | None = None, valid: Tensor | None = None, ids: Tensor | None = None) -> Batch:
     if ids is None:
         ids = torch.randint(0, V, (B, L), generator=torch.Generator().manual_seed(1))
     times = stratified_times(len(ids), torch.Generator().manual_seed(2))
-    return Batch(ids, valid, times, Streams.spawn(3, len(ids)), noise=noise)
+    return Batch(ids, valid, times, Streams.spawn(3, len(ids)), x_1=noise)
 
 
 class Watched:
@@ -58,7 +56,7 @@ def test_the_loss_is_the_weighted_cross_entropy_given_state_and_end(weight, at_o
         for place in range(L):
             if x_t[i, place] < V or (valid is not None and not valid[i, place]):
                 continue
-            told = told_of_end(PROCESS, logits[i, place], x_t[i, place], noise[i, place], float(t[i]))
+            told = PROCESS.path_to(noise[i, place]).condition(logits[i, place], x_t[i, place], float(t[i]))
             scale = 1.0 if weight == "even" or t[i] == 1 else 1 / float(t[i])  # alpha = 1 - t
             loss = scale * float(F.cross_entropy(told, given.ids[i, place]))
             expected += loss
@@ -87,10 +85,10 @@ def test_with_states_of_every_kind_the_loss_is_a_plain_sum(weight, padded, promp
     watched = Watched(net)
     sums = Coupled(process, shares, weight)(watched, batch(noise, valid))
     given = batch(noise, valid)
-    states = draw_states(net, tied_path(process, given), given, shares)
+    states = draw_states(net, given.path(process), given, shares)
     assert torch.equal(watched.t, states.t)
     assert torch.equal(watched.positions, states.asked)
-    shown = tied_path(process, given).shown(states.x_t, states.given)
+    shown = given.path(process).shown(states.x_t, states.given)
     assert all(torch.equal(one, other) for one, other in zip(watched.x_t, shown, strict=True))
     logits = net(shown, states.t, None, valid).detach()
     expected, parts, counts = 0.0, dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0)

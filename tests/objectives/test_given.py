@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from multimdm.evaluation.nelbo import nelbo_sums, validation_times
+from multimdm.evaluation.held_out import validation_times
+from multimdm.evaluation.nelbo import nelbo_sums
 from multimdm.objectives import (
     Batch,
     Consistency,

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from multimdm.evaluation.likelihood import log_likelihood_bound
-from multimdm.evaluation.nelbo import loss_at
 from multimdm.objectives import Batch, Consistency, ConsistencySettings, Elbo, Sdtt, SdttSettings
+from multimdm.objectives.rows import rows_on
 from multimdm.process import MultiMask, Process, Schedule, Streams
 from support.tabular import Table, random_table
 
@@ -77,7 +77,8 @@ def test_nor_in_the_bounds_that_are_reported():
     for process, told in ((READ, False), (PLAIN, True), (PLAIN, False)):
         network = stacking(contexts(told=told)[0])
         with torch.no_grad():
-            nelbos.append(loss_at(network, process, given.ids, None, x_t, x_t, given.times))
+            rows = rows_on(process.path_to(), given.ids, x_t, given.times, process.active(x_t), None)
+            nelbos.append(rows.by_sequence(network))
         bounds.append(log_likelihood_bound(network, process, torch.tensor([2, 5]), 0, 32, 0, 32).value)
     torch.testing.assert_close(nelbos[0], nelbos[1], rtol=1e-9, atol=1e-10)
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)

@@ -98,7 +98,7 @@ def test_it_is_that_of_full_tables(name, divergence, steps):
 
 def plain_tied(student: Any, teacher: Any, process: MultiMask, options: SdttSettings, given: Batch) -> Tensor:
     """The same on the path to the given noise: two numbers per position for x_t, then two per step."""
-    generator, span, end = copy.deepcopy(given.generator), DELTA * options.teacher_steps, given.noise
+    generator, span, end = copy.deepcopy(given.generator), DELTA * options.teacher_steps, given.x_1
     assert end is not None
     M, rho = process.num_masks, process.schedule.rho
 
@@ -134,7 +134,7 @@ def plain_tied(student: Any, teacher: Any, process: MultiMask, options: SdttSett
 def test_tied_noise_is_kept(divergence, steps):
     process = MultiMask(V, 3, Schedule(rho=2.0)).tied(noise_shown=True)
     noise = V + torch.randint(0, 3, (B, L), generator=torch.Generator().manual_seed(9))
-    given = replace(batch(padded=steps > 1), noise=noise)
+    given = replace(batch(padded=steps > 1), x_1=noise)
     student, teacher = (shown_noise(network(process, seed=seed)) for seed in (0, 1))
     options = settings(divergence=divergence, teacher_steps=steps)
     expected = plain_tied(student, teacher, process, options, given)
@@ -157,7 +157,7 @@ def test_without_matched_noise_it_is_drawn():
     assert_same_loss(
         student,
         Sdtt(process, settings(), teacher)(student, given).loss,
-        Sdtt(process, settings(), teacher)(student, replace(again, noise=noise)).loss,
+        Sdtt(process, settings(), teacher)(student, replace(again, x_1=noise)).loss,
     )
 
 

@@ -9,10 +9,10 @@ from torch import Tensor
 from multimdm.models import DiT, show_noise
 from multimdm.objectives import Batch, Shares, stratified_times
 from multimdm.objectives.base import Network
-from multimdm.objectives.paths import TiedPath, tied_path
 from multimdm.objectives.settings import Kind
 from multimdm.objectives.states import States, divide, draw_states
-from multimdm.process import Mixture, MultiMask, Schedule, Streams, Time
+from multimdm.process import Generator, Mixture, MultiMask, Schedule, Streams, Time
+from multimdm.process.tied import TiedPath
 from support.distilling import L, V, network
 from support.statistics import MUTANT, REJECT, p_of_draws
 
@@ -52,11 +52,11 @@ def batch(padded: bool = False, num: int = B, seed: int = 2) -> Batch:
     noise = PROCESS.prior((num, L), generator)
     valid = torch.arange(L) < torch.arange(num)[:, None] % L + 1 if padded else None
     times = stratified_times(num, torch.Generator().manual_seed(seed))
-    return Batch(ids, valid, times, Streams.spawn(3, num), noise=noise)
+    return Batch(ids, valid, times, Streams.spawn(3, num), x_1=noise)
 
 
 def drawn(given: Batch, shares: Shares = ALL, net: Network = NETWORK) -> States:
-    return draw_states(net, tied_path(PROCESS, given), given, shares)
+    return draw_states(net, given.path(PROCESS), given, shares)
 
 
 def of_kind(states: States, kind: Kind) -> list[int]:
@@ -66,8 +66,8 @@ def of_kind(states: States, kind: Kind) -> list[int]:
 
 
 def noise_of(given: Batch) -> Tensor:
-    assert given.noise is not None
-    return given.noise
+    assert given.x_1 is not None
+    return given.x_1
 
 
 def lengths(given: Batch) -> list[int]:
@@ -147,7 +147,7 @@ def test_a_beginning_is_given_without_the_noise_behind_it(padded):
     given = batch(padded)
     states = drawn(given)
     assert states.given is not None
-    shown = tied_path(PROCESS, given).shown(states.x_t, states.given)
+    shown = given.path(PROCESS).shown(states.x_t, states.given)
     assert isinstance(shown, Mixture)
     long = {kind: 0 for kind in Kind}
     for row in range(B):
@@ -172,7 +172,7 @@ def test_beginnings_of_all_lengths_are_equally_frequent():
     num = 20_000
     ids = torch.zeros((num, L), dtype=torch.long)
     times = torch.full((num,), 0.1, dtype=torch.float64)
-    given = Batch(ids, None, times, Streams.spawn(3, num), noise=torch.full_like(ids, V))
+    given = Batch(ids, None, times, Streams.spawn(3, num), x_1=torch.full_like(ids, V))
     states = drawn(given, Shares(0.0, prompts=0.4))
     assert states.given is not None
     law = torch.full((L,), 0.4 / L)
@@ -252,7 +252,7 @@ def test_random_masks_have_the_law_of_the_path():
     num, token = 30_000, torch.tensor(4)
     ids, noise = torch.full((num, L), 4), torch.full((num, L), V + 2)
     times = torch.full((num,), 0.18, dtype=torch.float64)  # of 0.45 that are masks
-    states = drawn(Batch(ids, None, times, Streams.spawn(3, num), noise=noise), KINDS)
+    states = drawn(Batch(ids, None, times, Streams.spawn(3, num), x_1=noise), KINDS)
     assert bool((states.kind == Kind.MASKS).all())
     assert float(states.t[0]) == pytest.approx(0.4)
     assert int(PROCESS.designated_mask(token)) != V + 2
@@ -274,9 +274,9 @@ def test_masks_are_drawn_at_the_time_that_is_told():
     asked = []
 
     class Watched(TiedPath):
-        def corrupt(self, batch: Batch, t: Time) -> Tensor:
+        def corrupt(self, x_0: Tensor, t: Time, generator: Generator = None) -> Tensor:
             asked.append(t)
-            return super().corrupt(batch, t)
+            return super().corrupt(x_0, t, generator)
 
     given = dataclasses.replace(batch(), times=torch.logspace(-12, -0.1, B, dtype=torch.float64))
     states = draw_states(NETWORK, Watched(PROCESS, noise_of(given)), given, ALL)
@@ -306,7 +306,7 @@ def part_of(given: Batch, rows: slice) -> Batch:
         None if valid is None else valid[rows],
         given.times[rows],
         Streams.spawn(3, num, rows.start),
-        noise=noise_of(given)[rows],
+        x_1=noise_of(given)[rows],
     )
 
 

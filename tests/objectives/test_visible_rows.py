@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from multimdm.objectives import Batch, Consistency, ConsistencySettings
 from multimdm.objectives.coupling import couple
 from multimdm.process import MultiMask, Schedule, Streams
-from multimdm.process.anchored import told_of_end
 from support.coupled_pairs import Pairs, Tie, average_given_x_t, coupled_pairs, one_position, taught
 from support.oracle import Oracle
 from support.statistics import MUTANT, REJECT, chi_square_p
@@ -112,7 +111,7 @@ def test_what_is_left_along_shared_gumbels_is_much_less(name):
 def drawn_counts(process: MultiMask, token: int, apart: bool) -> Tensor:
     ids = torch.full((100, 1000), token)
     s, t = (torch.full((100,), time, dtype=torch.float64) for time in (S_TIME, T_TIME))
-    pair = couple(process, ids, s, t, "gumbel", Streams.spawn(5, 100), reveal_apart=apart)
+    pair = couple(process.path_to(), ids, s, t, "gumbel", Streams.spawn(5, 100), reveal_apart=apart)
     n = process.num_states
     return torch.bincount((pair.x_s * n + pair.x_t).flatten(), minlength=n * n).view(n, n)
 
@@ -132,7 +131,8 @@ def test_of_one_mask_every_bit_is_kept():
     process, ids = PROCESSES["M=1"], torch.arange(V).repeat(50, 10)
     s, t = (torch.full((50,), time, dtype=torch.float64) for time in (S_TIME, T_TIME))
     old, new = (
-        couple(process, ids, s, t, "gumbel", Streams.spawn(5, 50), reveal_apart=apart) for apart in (False, True)
+        couple(process.path_to(), ids, s, t, "gumbel", Streams.spawn(5, 50), reveal_apart=apart)
+        for apart in (False, True)
     )
     assert torch.equal(old.x_s, new.x_s)
     assert torch.equal(old.x_t, new.x_t)
@@ -162,7 +162,7 @@ def test_the_share_of_designated_masks_among_what_is_kept(visible, share):
 
 def test_a_perfect_student_stays_perfect_on_paths_to_a_known_end():
     """One position, and noise that is told by Bayes' rule; x_s may show the designated mask before x_t does."""
-    process, prior = MultiMask(V, 2, Schedule(rho=0.7)), torch.tensor([0.1, 0.4, 0.3, 0.2], dtype=torch.float64)
+    process, prior = MultiMask(V, 2, Schedule(rho=0.7)).tied(), torch.tensor([0.1, 0.4, 0.3, 0.2], dtype=torch.float64)
     at = {time: process.schedule(torch.tensor(time, dtype=torch.float64)) for time in (S_TIME, T_TIME)}
     rows, probability = [], []
     for token in range(V):
@@ -195,8 +195,8 @@ def test_a_perfect_student_stays_perfect_on_paths_to_a_known_end():
     teacher = lambda x, t, positions, valid=None: prediction(S_TIME)[x][positions]  # noqa: E731
     settings = ConsistencySettings(divergence="forward_kl", visible_target="skip", coupling="anchored")
     s, t = (torch.full((len(rows),), time, dtype=torch.float64) for time in (S_TIME, T_TIME))
-    batch = Batch(x_0, None, t, Streams.spawn(0, len(rows)), noise=end)
-    told = told_of_end(process, prediction(S_TIME)[x_s[:, 0]], x_s[:, 0], end[:, 0], S_TIME)
+    batch = Batch(x_0, None, t, Streams.spawn(0, len(rows)), x_1=end)
+    told = process.path_to(end[:, 0]).condition(prediction(S_TIME)[x_s[:, 0]], x_s[:, 0], S_TIME)
     assert bool((told == -torch.inf).any()), "the case must have pairs whose x_s names a mask"
-    loss = Consistency(process, settings, teacher).compare(student, batch, x_s, s, x_t, t, end).loss
+    loss = Consistency(process, settings, teacher).compare(student, batch, x_s, s, x_t, t).loss
     assert float(torch.autograd.grad(loss, theta)[0].abs().max()) < 1e-15

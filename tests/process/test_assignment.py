@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multimdm.process import advise_masks, clustered, frequency_balanced, modulo, random_balanced
-from multimdm.process.groups import Groups
+from multimdm.process.assignment import Groups
 
 SIZES = st.tuples(st.integers(2, 60), st.integers(1, 60)).map(lambda p: (max(p), min(p)))
 

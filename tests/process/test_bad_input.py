@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from multimdm.process import (
-    DesignatedEntry,
     MultiMask,
     Schedule,
     Uniform,
@@ -17,6 +16,7 @@ from multimdm.process import (
     modulo,
     random_balanced,
 )
+from support.designated_entry import DesignatedEntry
 
 pytestmark = pytest.mark.unchecked
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from multimdm.process import DesignatedEntry, MultiMask, Schedule
+from multimdm.process import MultiMask, Schedule
+from support.designated_entry import DesignatedEntry
 from support.processes import multimask_processes, predicts_posterior, small_processes
 
 PROCESSES = small_processes()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from multimdm.process import LossTerms, MultiMask, Path, Schedule, Streams, Uniform
+from multimdm.process import Mixture, MultiMask, Path, Schedule, Streams, Uniform
 from multimdm.process.tied import TiedPath
 from support.processes import small_processes
 from support.quadrature import unit_interval
@@ -97,13 +97,13 @@ def test_one_time_of_a_path_is_a_noised_text():
     assert torch.equal(path.corrupt(x_0, t, Streams.spawn(1, 50)), one)
 
 
-def kernel(x_0: int, x_1: int, t: float) -> Tensor:
-    """p_t(. | x_0, x_1), as the file's docstring has it."""
-    v = PROCESS.schedule(at(t))
-    law = torch.zeros(PROCESS.num_states, dtype=torch.float64)
-    law[x_0] += v.alpha
-    law[int(PROCESS.designated_mask(torch.tensor(x_0)))] += v.one_minus_alpha * v.beta
-    law[x_1] += v.one_minus_alpha * v.one_minus_beta
+def kernel(x_0: int, x_1: int, t: Tensor) -> Tensor:
+    """p_t(. | x_0, x_1) [*t, states], as the file's docstring has it."""
+    v = PROCESS.schedule(t)
+    law = torch.zeros((*t.shape, PROCESS.num_states), dtype=torch.float64)
+    law[..., x_0] += v.alpha
+    law[..., int(PROCESS.designated_mask(torch.tensor(x_0)))] += v.one_minus_alpha * v.beta
+    law[..., x_1] += v.one_minus_alpha * v.one_minus_beta
     return law
 
 
@@ -111,7 +111,7 @@ def kernel(x_0: int, x_1: int, t: float) -> Tensor:
 def test_noised_texts_and_hidden_ones_have_the_law_given_the_noise(x_1):
     """Token 1 has the mask V + 1: its own, and another."""
     x_0, ends = torch.full((N,), 1), torch.full((N,), x_1)
-    law = kernel(1, x_1, 0.6)
+    law = kernel(1, x_1, at(0.6))
     x_t = PROCESS.path_to(ends).corrupt(x_0, 0.6, torch.Generator().manual_seed(1))
     assert p_of_draws(x_t, law) > REJECT
     masks = PROCESS.path_to(ends).masks_of(x_0, 0.6, torch.Generator().manual_seed(2))
@@ -123,7 +123,7 @@ def test_noised_texts_and_hidden_ones_have_the_law_given_the_noise(x_1):
 
 def test_hidden_texts_of_another_time_have_another_law():
     masks = PROCESS.path_to(torch.full((N,), V)).masks_of(torch.full((N,), 1), 0.63, torch.Generator().manual_seed(2))
-    law = kernel(1, V, 0.6)[V:]
+    law = kernel(1, V, at(0.6))[V:]
     assert p_of_draws(masks - V, law / law.sum()) < MUTANT
 
 
@@ -202,9 +202,9 @@ PRIOR = torch.tensor([0.1, 0.35, 0.2, 0.05, 0.3], dtype=torch.float64)
 """p(x_0) of one position."""
 
 
-def posterior_law(t: float) -> Tensor:
-    """p(x_0, x_t, x_1 | x_t hidden) [V, M, M] by counting all cases, for an x_1 that is independent of x_0."""
-    v = PROCESS.schedule(at(t))
+def joint_law(t: Tensor) -> Tensor:
+    """p(x_0, x_t, x_1 | x_t hidden) [*t, V, M, M] by counting all cases, for an x_1 that is independent of x_0."""
+    v = PROCESS.schedule(t[..., None, None, None])
     home = torch.nn.functional.one_hot(PROCESS.assignment, M).double()
     hidden = v.beta * home[:, :, None] + v.one_minus_beta * torch.eye(M, dtype=torch.float64)
     return PRIOR[:, None, None] * hidden / M
@@ -221,7 +221,7 @@ class WithoutBeta(TiedPath):
 @pytest.mark.parametrize("t", [0.2, 0.6, 1.0])
 def test_what_the_noise_tells_is_what_bayes_rule_says(t):
     """p(x_0 | x_t, x_1) from p(x_0 | x_t), for every x_t and x_1."""
-    joint = posterior_law(t)
+    joint = joint_law(at(t))
     given_state = joint.sum(2) / joint.sum((0, 2))
     wrong = 0.0
     for j, end in product(range(M), range(M)):
@@ -252,6 +252,7 @@ def test_a_network_that_is_shown_the_noise_is_left_alone():
     path = process.path_to(x_1)
     assert torch.equal(path.condition(logits, x_t, 0.4), logits)
     shown = path.shown(x_t, given=x_t < V)
+    assert isinstance(shown, Mixture)
     assert torch.equal(shown.ids, torch.stack([x_t, x_1 + M], -1))
     assert torch.equal(shown.weights, torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]))
     assert PROCESS.path_to(x_1).shown(x_t) is x_t
@@ -260,20 +261,16 @@ def test_a_network_that_is_shown_the_noise_is_left_alone():
 # ------------------------------------------------------------------------- loss
 
 
-def bound(process: MultiMask, kind: type[TiedPath], x_0: int, x_1: int) -> float:
+def bound(kind: type[TiedPath], x_0: int, x_1: int) -> float:
     """The time integral of the expected loss density of the perfect network, by enumerating x_t."""
-
-    def density(t: Tensor) -> Tensor:
-        joint = posterior_law(float(t))
-        x_t = torch.arange(V, V + M)
-        given_state = (joint.sum(2) / joint.sum((0, 2))).T.clamp_min(1e-300)  # [x_t, V]
-        path = kind(process, torch.full((M,), x_1))
-        terms: LossTerms = path.loss(given_state.log(), torch.full((M,), x_0), x_t, t)
-        law = kernel(x_0, x_1, float(t))[V:]
-        return torch.where(law > 0, law * terms.total, 0.0).sum()
-
-    times, weights = unit_interval(50)
-    return float((weights * torch.stack([density(t) for t in times])).sum())
+    t, weights = unit_interval()
+    joint = joint_law(t)
+    given_state = (joint.sum(-1) / joint.sum((-3, -1))[..., None, :]).transpose(-1, -2)  # p(x_0 | x_t) [T, M, V]
+    x_t = torch.arange(V, V + M).expand(len(t), M)
+    path = kind(PROCESS, torch.full_like(x_t, x_1))
+    total = path.loss(given_state.log(), torch.full_like(x_t, x_0), x_t, t).total
+    law = kernel(x_0, x_1, t)[..., V:]
+    return float((weights[:, None] * torch.where(law > 0, law * total, 0.0)).sum())
 
 
 @dataclass(frozen=True)
@@ -288,9 +285,9 @@ def test_the_integral_of_the_loss_is_the_negative_log_likelihood_given_the_noise
     """With an x_1 that is independent of the text and a perfect network the bound is tight on average: H(x_0 | x_1)."""
     entropy = -float((PRIOR * PRIOR.log()).sum())
     for x_1 in range(V, V + M):
-        found = sum(float(PRIOR[a]) * bound(PROCESS, TiedPath, a, x_1) for a in range(V))
+        found = sum(float(PRIOR[a]) * bound(TiedPath, a, x_1) for a in range(V))
         assert found == pytest.approx(entropy, abs=2e-3)
-        mutant = sum(float(PRIOR[a]) * bound(PROCESS, Unconditioned, a, x_1) for a in range(V))
+        mutant = sum(float(PRIOR[a]) * bound(Unconditioned, a, x_1) for a in range(V))
         assert mutant > entropy + 0.02
 
 

@@ -97,7 +97,7 @@ def cost_of_training(objective: Objective) -> Cost:
         # Nearly everything is hidden, so that all rows have logits.
         times = torch.full((len(ids),), 0.9999, dtype=torch.float64)
         noise = torch.full_like(ids, V)
-        batch = Batch(ids, None, times, Streams.spawn(0, len(ids)), step=1, steps=100, noise=noise)
+        batch = Batch(ids, None, times, Streams.spawn(0, len(ids)), step=1, steps=100, x_1=noise)
         taught(network, batch).loss.backward()
 
     return _cost(step, TRAINED_ON_A_GPU)

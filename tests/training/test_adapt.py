@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import multimdm
-from multimdm.evaluation.nelbo import nelbo_sums, validation_times
+from multimdm.evaluation.held_out import validation_times
+from multimdm.evaluation.nelbo import nelbo_sums
 from multimdm.models import DiT
 from multimdm.models.mask_rows import noise_offsets, token_offsets
 from multimdm.objectives import Elbo

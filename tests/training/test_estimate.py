@@ -72,7 +72,7 @@ def test_the_outline_is_the_network_that_would_be_trained(name, both):
 def batch_of(job: Job, size: int, noise: bool) -> Batch:
     ids = job.source.train(0, size).ids
     ends = torch.full_like(ids, job.source.tokenizer.vocab_size) if noise else None
-    return Batch(ids, None, torch.full((size,), 0.999, dtype=torch.float64), Streams(range(size)), noise=ends)
+    return Batch(ids, None, torch.full((size,), 0.999, dtype=torch.float64), Streams(range(size)), x_1=ends)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.evaluation.nelbo import validation_times
 from multimdm.evaluation.real_text import RealText
+from multimdm.objectives.times import stratified_times
 from multimdm.pipeline import Model
 from multimdm.process import Streams
 from multimdm.process.checks import check_integer
@@ -63,3 +63,9 @@ def parts_of(model: Model, text: RealText, sequences: int, draws: int, seed: int
         else:
             given, written = part.given.to(device), part.counted.sum(1).to(device)
             yield Part(part.ids.to(device), None, times[:, rows], start, given, written)
+
+
+def validation_times(sequences: int, draws: int, seed: int) -> Float64[Tensor, "draws sequences"]:
+    """Numbers in (0, 1) for all sequences of a validation set, evenly spread in every draw; equal for equal seeds."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([stratified_times(sequences, generator) for _ in range(draws)])

@@ -8,13 +8,14 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
-from multimdm.evaluation.hidden_counts import draw_hidden, hide
+from multimdm.evaluation.hidden_counts import noised
 from multimdm.objectives.base import Network
+from multimdm.objectives.rows import rows_on
 from multimdm.objectives.times import stratified_times
-from multimdm.process import MultiMask, Process, Streams
+from multimdm.process import Process, Streams
 from multimdm.process.checks import check_integer
 from multimdm.samplers.process_checks import refuse_tied
 
@@ -38,52 +39,17 @@ def log_likelihood_bound(
     refuse_tied(process, "a likelihood by the number of hidden positions")
     if given >= len(ids):
         return Bound(0.0, 0.0, draws)
+    x_0 = ids.expand(batch_size, -1)
+    counted = (torch.arange(len(ids), device=ids.device) >= given).expand(batch_size, -1)
     spread = stratified_times(draws, torch.Generator().manual_seed(seed)).to(ids.device)
     parts = []
     for first in range(0, draws, batch_size):
-        share = spread[first : first + batch_size]
-        streams = Streams.spawn(seed, len(share), first)
-        if isinstance(process, MultiMask):
-            part = _masked_losses(network, process, ids, given, share, streams)
-        else:
-            part = _losses(network, process, ids, given, share, streams)
-        parts.append(part.cpu())
+        numbers = spread[first : first + batch_size]
+        num = len(numbers)
+        path = process.path_to()
+        state = noised(path, x_0[:num], counted[:num], numbers, Streams.spawn(seed, num, first))
+        rows = rows_on(path, x_0[:num], state.x_t, state.t, state.positions, None)
+        parts.append((state.weight * rows.by_sequence(network).sum(0)).cpu())
     values = torch.cat(parts)
     error = float(values.std() / math.sqrt(draws)) if draws > 1 else math.inf
     return Bound(-float(values.mean()), error, draws)
-
-
-def _masked_losses(
-    network: Network, process: MultiMask, ids: Tensor, given: int, spread: Tensor, generator: Streams
-) -> Float64[Tensor, " B"]:
-    """One estimate for each number in (0, 1), which stands for a number of hidden positions."""
-    x_0 = ids.expand(len(spread), -1)
-    counted = (torch.arange(len(ids), device=ids.device) >= given).expand(x_0.shape)
-    hidden = draw_hidden(process, counted, spread, generator)
-    x_t = hide(process, x_0, hidden, generator)
-    return hidden.weight * _summed_loss(network, process, x_0, x_t, hidden.t, hidden.positions)
-
-
-def _losses(
-    network: Network, process: Process, ids: Tensor, given: int, t: Tensor, generator: Streams
-) -> Float64[Tensor, " B"]:
-    """Without masks every position is noised by itself: one estimate for each time."""
-    x_0 = ids.expand(len(t), -1)
-    visible = torch.arange(len(ids), device=ids.device) < given
-    x_t = torch.where(visible, x_0, process.corrupt(x_0, t, generator))
-    return _summed_loss(network, process, x_0, x_t, t, process.active(x_t) & ~visible)
-
-
-def _summed_loss(
-    network: Network, process: Process, x_0: Tensor, x_t: Tensor, t: Tensor, active: Tensor
-) -> Float64[Tensor, " B"]:
-    """Both terms of the loss, per sequence."""
-    where = active.nonzero(as_tuple=True)
-    clean, state, time = x_0[where], x_t[where], t[where[0]]
-
-    def reduce(logits: Tensor, rows: slice) -> Tensor:
-        terms = process.logit_loss(logits, clean[rows], state[rows], time[rows])
-        return (terms.reconstruction + terms.identification).double()
-
-    terms = network(x_t, t, active, None, reduce)
-    return torch.zeros(len(t), dtype=torch.float64, device=terms.device).index_add(0, where[0], terms)

@@ -16,11 +16,12 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from multimdm.evaluation.held_out import Part, parts_of
-from multimdm.evaluation.hidden_counts import draw_hidden, hide
-from multimdm.evaluation.nelbo import NelboSums, loss_at
+from multimdm.evaluation.hidden_counts import noised
+from multimdm.evaluation.nelbo import NelboSums
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.objectives.base import Network
+from multimdm.objectives.rows import rows_on
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating
 from multimdm.pipeline.ranks import shared
@@ -102,13 +103,14 @@ def masked_losses(
     network: Network, process: MultiMask, part: Part, noise: Streams, masks: Streams
 ) -> Float64[Tensor, "2 B"]:
     """The loss per sequence with true and with random masks, averaged over the draws."""
+    path = process.path_to()
     found = []
     for spread in part.times.to(part.ids.device):
-        hidden = draw_hidden(process, part.counted, spread, noise)
-        x_t = hide(process, part.ids, hidden, noise)
-        random = torch.where(hidden.positions, process.prior(x_t.shape, masks, x_t.device), x_t)
-        losses = [
-            loss_at(network, process, part.ids, part.valid, x_t, shown, hidden.t).sum(0) for shown in (x_t, random)
-        ]
-        found.append(hidden.weight * torch.stack(losses))
+        state = noised(path, part.ids, part.counted, spread, noise)
+        random = torch.where(state.positions, process.prior(state.x_t.shape, masks, state.x_t.device), state.x_t)
+        losses = []
+        for shown in (state.x_t, random):
+            rows = rows_on(path, part.ids, state.x_t, state.t, state.positions, part.valid, shown)
+            losses.append(rows.by_sequence(network).sum(0))
+        found.append(state.weight * torch.stack(losses))
     return torch.stack(found).mean(0)

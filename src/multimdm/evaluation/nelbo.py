@@ -6,19 +6,25 @@ random times the estimate would have no finite variance, and no standard error w
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.evaluation.hidden_counts import draw_hidden, hide
+from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.hidden_counts import noised
+from multimdm.evaluation.progress import Progress, ignore
+from multimdm.evaluation.real_text import RealText
 from multimdm.objectives.base import Network, both
-from multimdm.objectives.next_token import shift_right
-from multimdm.objectives.times import stratified_times
-from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Streams
+from multimdm.objectives.candi import Candi
+from multimdm.objectives.next_token import NextToken
+from multimdm.objectives.rows import rows_on
+from multimdm.pipeline import Model
+from multimdm.pipeline.generation import evaluating
+from multimdm.pipeline.ranks import shared
+from multimdm.process import AnyProcess, Hybrid, Streams
 from multimdm.process.checks import require
-from multimdm.process.cross_entropy import cross_entropy
 
 
 @dataclass(frozen=True)
@@ -108,141 +114,66 @@ def nelbo_sums(
     `given` is never noised, and the sums bound -log p of the rest given it. Figures are per token that counts, or per
     token of as many in each sequence as `tokens` says.
     """
-    if given is not None and (isinstance(process, Hybrid) or (isinstance(process, MultiMask) and process.tied_noise)):
+    if given is not None and (isinstance(process, Hybrid) or (process is not None and process.tied_noise)):
         raise ValueError(f"given tokens are for masks and uniform states with noise of their own; got {process!r}")
-    counted = _counted(ids, valid, None if given is None else given.to(ids.device))
+    counted = both(torch.ones_like(ids, dtype=torch.bool), valid)
+    if given is not None:
+        counted = counted & ~given.to(ids.device)
     if process is None:
         require(start_symbol is not None, "start_symbol must be given for a network without a process; got None")
-        rec, ident = _next_token_loss(network, ids, valid, counted, start_symbol or 0)
-    elif isinstance(process, Hybrid):
-        rec, ident = torch.stack([_hybrid_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
-    elif isinstance(process, MultiMask) and process.tied_noise:
-        rec, ident = torch.stack([_tied_loss(network, process, ids, valid, t, generator) for t in times]).mean(0)
-    elif isinstance(process, MultiMask):
-        rec, ident = torch.stack(
-            [_masked_loss(network, process, ids, valid, counted, t, generator) for t in times]
-        ).mean(0)
+        rec, ident = NextToken(start_symbol or 0).rows(ids, valid, counted).by_sequence(network)
     else:
-        rec, ident = torch.stack([_loss(network, process, ids, valid, counted, t, generator) for t in times]).mean(0)
+        draws = [_draw(network, process, ids, valid, counted, row.to(ids.device), generator) for row in times]
+        rec, ident = torch.stack(draws).mean(0)
     return NelboSums.of(rec, ident, (counted.sum(1) if tokens is None else tokens.to(rec.device)).double())
 
 
-def validation_times(sequences: int, draws: int, seed: int) -> Float64[Tensor, "draws sequences"]:
-    """Numbers in (0, 1) for all sequences of a validation set, evenly spread in every draw; equal for equal seeds."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.stack([stratified_times(sequences, generator) for _ in range(draws)])
-
-
-def _loss(
+def _draw(
     network: Network,
-    process: Process,
-    ids: Tensor,
-    valid: Tensor | None,
-    counted: Tensor,
-    t: Tensor,
+    process: AnyProcess,
+    ids: Int64[Tensor, "B L"],
+    valid: Bool[Tensor, "B L"] | None,
+    counted: Bool[Tensor, "B L"],
+    spread: Float64[Tensor, " B"],
     generator: Streams,
 ) -> Float64[Tensor, "2 B"]:
-    """Both terms per sequence, summed over its positions; padding, which is not looked at, and prompts stay clean."""
-    t = t.to(ids.device)
-    x_t = torch.where(counted, process.corrupt(ids, t, generator), ids)
-    return loss_at(network, process, ids, valid, x_t, x_t, t, counted)
+    """Both terms per sequence, as they count in the bound, for one draw of noise.
 
-
-def _masked_loss(
-    network: Network,
-    process: MultiMask,
-    ids: Tensor,
-    valid: Tensor | None,
-    counted: Tensor,
-    spread: Tensor,
-    generator: Streams,
-) -> Float64[Tensor, "2 B"]:
-    """Both terms per sequence, as they count in the bound."""
-    hidden = draw_hidden(process, counted, spread.to(ids.device), generator)
-    x_t = hide(process, ids, hidden, generator)
-    return hidden.weight * loss_at(network, process, ids, valid, x_t, x_t, hidden.t)
-
-
-def loss_at(
-    network: Network,
-    process: Process,
-    ids: Tensor,
-    valid: Tensor | None,
-    x_t: Tensor,
-    shown: Tensor,
-    t: Tensor,
-    counted: Tensor | None = None,
-) -> Float64[Tensor, "2 B"]:
-    """Both terms per sequence in the states x_t, for what the network predicts if it is shown these or others.
-
-    What counts is all but padding, unless another choice is given.
+    Where x_1 is kept, it is drawn like a sampler's, and the mean over x_1 of the bound of -log p(x_0 | x_1) bounds
+    -log p(x_0) by Jensen's inequality. It is a loose bound: noise that is not the text's own leads elsewhere.
     """
-    active = both(process.active(x_t), valid if counted is None else counted)
-    clean, state, time = ids[active], x_t[active], t[:, None].expand(ids.shape)[active]
-
-    def reduce(logits: Tensor, rows: slice) -> Tensor:
-        terms = process.logit_loss(logits, clean[rows], state[rows], time[rows])
-        return torch.stack([terms.reconstruction, terms.identification], dim=1)
-
-    return _per_sequence(network(shown, t, active, valid, reduce), active)
-
-
-def _tied_loss(
-    network: Network, process: MultiMask, ids: Tensor, valid: Tensor | None, spread: Tensor, generator: Streams
-) -> Float64[Tensor, "2 B"]:
-    """Both terms of -log p(x_0 | x_1) per sequence, as they count in the bound, for x_1 drawn like a sampler's.
-
-    The mean over x_1 bounds -log p(x_0) by Jensen's inequality. It is a loose bound: noise that is not the text's own
-    leads elsewhere.
-    """
+    if isinstance(process, Hybrid):
+        return Candi(process).rows(ids, valid, spread, generator).by_sequence(network)
     path = process.path_to_prior(ids.shape, generator, ids.device)
-    hidden = draw_hidden(process, _counted(ids, valid), spread.to(ids.device), generator)
-    t, active = hidden.t, hidden.positions
-    x_t = torch.where(active, path.masks_of(ids, t, generator), ids)
-    clean, state, time, packed = ids[active], x_t[active], t[:, None].expand(ids.shape)[active], path.at(active)
-
-    def reduce(logits: Tensor, rows: slice) -> Tensor:
-        terms = packed.at(rows).loss(logits, clean[rows], state[rows], time[rows])
-        return torch.stack([terms.reconstruction, terms.identification], dim=1)
-
-    sums = _per_sequence(network(path.shown(x_t), t, active, valid, reduce), active)
-    return hidden.weight * sums
+    state = noised(path, ids, counted, spread, generator)
+    rows = rows_on(path, ids, state.x_t, state.t, state.positions, valid)
+    return state.weight * rows.by_sequence(network)
 
 
-def _hybrid_loss(
-    network: Network, process: Hybrid, ids: Tensor, valid: Tensor | None, t: Tensor, generator: Streams
-) -> Float64[Tensor, "2 B"]:
-    """The loss of CANDI per sequence, and zeros."""
-    t = t.to(ids.device)
-    x_t = process.corrupt(ids, t, generator)
-    hidden = both(process.hidden(x_t), valid)
-    clean, time = ids[hidden], t[:, None].expand(ids.shape)[hidden]
+def evaluate_nelbo(
+    model: Model,
+    text: RealText,
+    sequences: int = 512,
+    draws: int = 1,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: Progress = ignore,
+) -> Nelbo:
+    """Nats per token with standard error; times evenly spread over the sequences, anew in each of the draws.
 
-    def reduce(logits: Tensor, rows: slice) -> Tensor:
-        loss = process.logit_loss(logits, clean[rows], time[rows])
-        return torch.stack([loss, torch.zeros_like(loss)], dim=1)
+    The noise of a sequence is its own, so the batch size changes nothing. Of prompts and answers it is the bound for
+    answers and their ends given the prompts, per token of an answer.
+    """
+    V = model.network.config.vocab_size
 
-    return _per_sequence(network(process.shown(x_t, t), t, hidden, valid, reduce), hidden)
+    def of(part: Part) -> NelboSums:
+        streams = part.streams(seed)
+        sums = nelbo_sums(
+            model.network, model.process, part.ids, part.valid, part.times, streams, V, part.given, part.tokens
+        )
+        progress(len(part.ids) * draws)
+        return sums
 
-
-def _next_token_loss(
-    network: Network, ids: Tensor, valid: Tensor | None, counted: Tensor, start: int
-) -> Float64[Tensor, "2 B"]:
-    clean = ids[counted]
-
-    def reduce(logits: Tensor, rows: slice) -> Tensor:
-        loss = cross_entropy(logits, clean[rows], "none")
-        return torch.stack([loss, torch.zeros_like(loss)], dim=1)
-
-    return _per_sequence(network(shift_right(ids, start), None, counted, valid, reduce), counted)
-
-
-def _counted(ids: Tensor, valid: Tensor | None, given: Tensor | None = None) -> Bool[Tensor, "B L"]:
-    """Everything but padding and what is given."""
-    return both(both(torch.ones_like(ids, dtype=torch.bool), valid), None if given is None else ~given)
-
-
-def _per_sequence(terms: Tensor, counted: Tensor) -> Float64[Tensor, "2 B"]:
-    """Sums of the packed rows of each sequence."""
-    sequence = torch.arange(len(counted), device=terms.device)[:, None].expand(counted.shape)[counted]
-    return terms.new_zeros((len(counted), 2), dtype=torch.float64).index_add(0, sequence, terms.double()).T
+    with evaluating(model.network):
+        found = shared(parts_of(model, text, sequences, draws, seed, batch_size), of)
+    return replace(NelboSums.of_parts(found).estimate(model.process), exact=model.process is None)

@@ -6,14 +6,13 @@ from typing import Any, TypeVar
 
 from multimdm.evaluation.alignment import Aligned, align_entropy
 from multimdm.evaluation.bootstrap import Estimate
-from multimdm.evaluation.checkpoint_nelbo import evaluate_nelbo
 from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.judges import Judge
 from multimdm.evaluation.judges.features import Reader
 from multimdm.evaluation.mask_reading import MaskReading, evaluate_mask_reading
 from multimdm.evaluation.mauve import Mauve, measure_mauve
 from multimdm.evaluation.measurement import Measurement, measure
-from multimdm.evaluation.nelbo import Nelbo
+from multimdm.evaluation.nelbo import Nelbo, evaluate_nelbo
 from multimdm.evaluation.perfect_models import PerfectModel, is_perfect, open_perfect
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.quantile_models import (

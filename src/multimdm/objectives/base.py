@@ -98,7 +98,7 @@ class Distillation(Protocol):
         ...
 
 
-def told_by_time(batch: Batch, loss: Float64[Tensor, " N"], sequence: Int64[Tensor, " N"]) -> Tensor:
+def sums_by_time(batch: Batch, loss: Float64[Tensor, " N"], sequence: Int64[Tensor, " N"]) -> Tensor:
     """Sums of the losses of packed rows, and numbers of tokens, by the times of their sequences: [2, TIMES]."""
     part = (batch.times * TIMES).long().clamp_max(TIMES - 1).to(loss.device)
     tokens = batch.asked(torch.ones_like(batch.ids, dtype=torch.bool)).sum(1)

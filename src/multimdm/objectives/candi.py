@@ -6,10 +6,13 @@ bound of the likelihood and must not be set beside the NELBO of other systems.
 
 from dataclasses import dataclass
 
+import torch
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
-from multimdm.process import Hybrid
+from multimdm.objectives.rows import Rows
+from multimdm.process import Hybrid, LossTerms, Streams
 
 
 @dataclass(frozen=True)
@@ -20,15 +23,32 @@ class Candi:
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """No [B, L, V] tensor is made, neither of logits nor of noise."""
-        t = batch.times.to(batch.ids.device)
-        x_t = self.process.corrupt(batch.ids, t, batch.generator)
-        hidden = both(self.process.hidden(x_t), batch.valid)
-        where = hidden.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
-        clean, time, weight = batch.ids[where], t[where[0]], of_rows(batch.weight, where[0])
+        rows = self.rows(batch.ids, batch.valid, batch.times.to(batch.ids.device), batch.generator)
+        weight = of_rows(batch.weight, rows.where[0])
 
-        def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            loss = total(self.process.logit_loss(logits, clean[rows], time[rows]), weight, rows)
+        def reduce(logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+            loss = total(rows.terms(logits, part).reconstruction, weight, part)
             return loss, loss
 
-        loss, reconstruction = network(self.process.shown(x_t, t), t, hidden, batch.valid, reduce)
+        loss, reconstruction = rows.call(network, reduce)
         return Sums(loss, {"reconstruction": reconstruction})
+
+    def rows(
+        self,
+        x_0: Int64[Tensor, "B L"],
+        valid: Bool[Tensor, "B L"] | None,
+        t: Float64[Tensor, " B"],
+        generator: Streams,
+    ) -> Rows:
+        """What is hidden in a draw of x_t."""
+        x_t = self.process.corrupt(x_0, t, generator)
+        hidden = both(self.process.hidden(x_t), valid)
+        where = hidden.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+        clean = x_0[where]
+        time = t[where[0]]
+
+        def terms(logits: Tensor, rows: slice) -> LossTerms:
+            loss = self.process.logit_loss(logits, clean[rows], time[rows])
+            return LossTerms(loss, torch.zeros_like(loss))
+
+        return Rows(self.process.shown(x_t, t), t, hidden, valid, where, terms)

@@ -2,6 +2,9 @@
 
 The student predicts at x_t what a teacher, its own slowly moving copy, predicts at x_s with s = t - delta. Repeated
 with growing delta this carries what is known near the data to where sampling begins.
+
+Shapes: B sequences of L positions, x_s, x_t and x_1 [B, L], s and t [B]; N packed positions at which x_t is hidden, n
+of them in a chunk of the network's head.
 """
 
 from collections.abc import Callable
@@ -91,7 +94,7 @@ class Consistency:
         s: Float[Tensor, " B"],
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
-        path: Path,
+        path: Path | None = None,
     ) -> Sums:
         """The student at x_t against the teacher at x_s, where the student has something to predict.
 
@@ -105,6 +108,7 @@ class Consistency:
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
+        path = batch.path(self.process) if path is None else path
         asked = batch.asked(self.process.active(x_t))
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
         clean = batch.ids[where]

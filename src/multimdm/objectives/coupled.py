@@ -10,6 +10,7 @@ from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask
+from multimdm.process.checks import require
 from multimdm.process.cross_entropy import cross_entropy
 
 Weight = Literal["elbo", "even"]
@@ -35,6 +36,12 @@ class Coupled:
     process: MultiMask
     shares: Shares = field(default_factory=Shares)
     weight: Weight = "elbo"
+
+    def __post_init__(self) -> None:
+        require(
+            self.process.tied_noise,
+            f"process must have its noise tied to the text (`process.tied()`); got {self.process!r}",
+        )
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One draw of x_t per sequence."""

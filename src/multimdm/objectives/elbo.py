@@ -1,13 +1,17 @@
-"""The evidence lower bound, Eq. (sequence_objective_main): one time per sequence, all its hidden positions."""
+"""The evidence lower bound, Eq. (sequence_objective_main): one time per sequence, all its hidden positions.
+
+Shapes: as in `rows.py`.
+"""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, of_rows, told_by_time
+from multimdm.objectives.base import Batch, Network, Sums, of_rows, sums_by_time
 from multimdm.objectives.context import Context
 from multimdm.objectives.ramp import NO_RAMP, Ramp
+from multimdm.objectives.rows import Rows, rows_on
 from multimdm.process import Process
 
 
@@ -27,41 +31,36 @@ class Elbo:
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One draw of x_t per sequence."""
         t = batch.times.to(batch.ids.device)
-        x_t = batch.keep(self.process.corrupt(batch.ids, t, batch.generator))
-        shown = x_t if self.context is None else self.context.shown(network, self.process, batch, x_t, t)
-        return elbo_sums(network, self.process, batch, shown, x_t, t, self.ramp(batch.progress), batch.weight)
+        path = batch.path(self.process)
+        x_t = batch.keep(path.corrupt(batch.ids, t, batch.generator))
+        shown = None if self.context is None else self.context.shown(network, self.process, batch, x_t, t)
+        rows = rows_on(path, batch.ids, x_t, t, batch.asked(self.process.active(x_t)), batch.valid, shown)
+        return elbo_sums(network, batch, rows, self.ramp(batch.progress), batch.weight)
 
 
 def elbo_sums(
     network: Network,
-    process: Process,
     batch: Batch,
-    shown: Tensor | tuple[Tensor, Tensor],
-    x_t: Tensor,
-    t: Tensor,
+    rows: Rows,
     identification_weight: float = 1.0,
     density: Tensor | None = None,
 ) -> Sums:
-    """Sums of both loss terms at the active positions, where the network is shown `shown` in place of x_t.
+    """Sums of both loss terms; `density` weighs the sequences: what an importance-sampled time stands for."""
+    sequence = rows.where[0]
+    weight = of_rows(density, sequence)
+    each = torch.empty(len(sequence), dtype=torch.float64, device=sequence.device)
 
-    `density` weighs the sequences: what an importance-sampled time stands for. No [B, L, V] tensor is made: the network
-    calls `reduce` on chunks of rows and differentiates each at once.
-    """
-    active = batch.asked(process.active(x_t))
-    where = active.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
-    clean, state, time = batch.ids[where], x_t[where], t[where[0]]
-    weight = of_rows(density, where[0])
-    each = torch.empty(len(clean), dtype=torch.float64, device=clean.device)
-
-    def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        terms = process.logit_loss(logits, clean[rows], state[rows], time[rows])
-        reconstruction, identification = terms.reconstruction, terms.identification
+    def reduce(logits: Tensor, part: slice) -> tuple[Tensor, Tensor, Tensor]:
+        terms = rows.terms(logits, part)
+        reconstruction = terms.reconstruction
+        identification = terms.identification
         if weight is not None:
-            reconstruction, identification = (x * weight[rows] for x in (reconstruction, identification))
+            reconstruction = reconstruction * weight[part]
+            identification = identification * weight[part]
         loss = (reconstruction + identification_weight * identification).sum()
-        each[rows] = (reconstruction + identification).detach()
+        each[part] = (reconstruction + identification).detach()
         return loss, reconstruction.sum(), identification.sum()
 
-    loss, reconstruction, identification = network(shown, t, active, batch.valid, reduce)
+    loss, reconstruction, identification = rows.call(network, reduce)
     terms = {"reconstruction": reconstruction, "identification": identification}
-    return Sums(loss, terms, told_by_time(batch, each, where[0]))
+    return Sums(loss, terms, sums_by_time(batch, each, sequence))

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.objectives.base import Batch, Network, Sums
+from multimdm.objectives.rows import Rows
+from multimdm.process import LossTerms
 from multimdm.process.cross_entropy import cross_entropy
 
 
@@ -19,14 +22,27 @@ class NextToken:
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """The exact value; no randomness is used."""
         counted = batch.asked(torch.ones_like(batch.ids, dtype=torch.bool))
-        clean = batch.ids[counted]
+        rows = self.rows(batch.ids, batch.valid, counted)
+        clean = batch.ids[rows.where]
 
-        def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            loss = cross_entropy(logits, clean[rows], "sum")
+        def reduce(logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+            # torch's own sum, which rounds otherwise than the sum of what it gives row by row
+            loss = cross_entropy(logits, clean[part], "sum")
             return loss, loss
 
-        loss, total = network(shift_right(batch.ids, self.vocab_size), None, counted, batch.valid, reduce)
+        loss, total = rows.call(network, reduce)
         return Sums(loss, {"next_token": total})
+
+    def rows(self, x_0: Int64[Tensor, "B L"], valid: Bool[Tensor, "B L"] | None, counted: Bool[Tensor, "B L"]) -> Rows:
+        """The tokens that count, each given all before it."""
+        where = counted.nonzero(as_tuple=True)
+        clean = x_0[where]
+
+        def terms(logits: Tensor, part: slice) -> LossTerms:
+            loss = cross_entropy(logits, clean[part], "none")
+            return LossTerms(loss, torch.zeros_like(loss))
+
+        return Rows(shift_right(x_0, self.vocab_size), None, counted, valid, where, terms)
 
 
 def shift_right(ids: Tensor, start: int) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import dataclass as plain_dataclass
 
 from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.elbo import Elbo, elbo_sums
+from multimdm.objectives.rows import rows_on
 from multimdm.objectives.settings import Relaxation
 from multimdm.process import Uniform
 from multimdm.process.checks import require
@@ -31,10 +32,14 @@ class RelaxedElbo:
         """In the first part, the integral over the times of the gamma range only: less than the whole NELBO."""
         if batch.progress >= self.settings.share:
             return Elbo(self.process)(network, batch)
-        V, device = self.process.vocab_size, batch.ids.device
+        V = self.process.vocab_size
+        device = batch.ids.device
         at = relaxed_times(batch.times.to(device), *self.settings.gammas(V), V)
         state = relaxed_state(
             batch.ids, at.signal, at.noise, V, self.settings.tau, batch.generator, self.settings.entries(V)
         )
         density = at.speed if batch.weight is None else at.speed * batch.weight.to(device)
-        return elbo_sums(network, self.process, batch, state.mixture, state.x_t, at.one_minus_alpha, density=density)
+        asked = batch.asked(self.process.active(state.x_t))
+        t = at.one_minus_alpha  # the linear schedule's
+        rows = rows_on(self.process.path_to(), batch.ids, state.x_t, t, asked, batch.valid, state.mixture)
+        return elbo_sums(network, batch, rows, density=density)

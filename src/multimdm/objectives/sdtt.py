@@ -5,11 +5,14 @@ it was not, the last one. In the next round the student is the teacher, and its 
 
 Where noise is tied to the text, all of this happens on the path to the text's own x_1, which both are shown. A student
 that settles on one continuation then does so for every x_1 anew, and variety is left to the noise.
+
+Shapes: B sequences of L positions, x_t and x_1 [B, L], t [B]; N packed positions that the student predicts.
 """
 
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -31,6 +34,16 @@ _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of the teacher's probabilities while it draws."""
 _COMPAT_EPSILON = 1e-5
 """The least time of the published code."""
+
+
+class Targets(NamedTuple):
+    """What the student is to predict at the packed positions."""
+
+    lesson: Lesson
+    """The teacher's predictions."""
+    state: Int64[Tensor, " N"]
+    """Of what they are predictions."""
+    time: Float[Tensor, " N"]
 
 
 @plain_dataclass(frozen=True)
@@ -75,13 +88,18 @@ class Sdtt:
         if self.context is not None:
             x_t = self.context.shown(network, self.process, batch, x_t, t)
         asked = batch.asked(self.process.active(x_t))
-        lesson, state, time = self._simulate(batch, path, x_t, t, delta, asked)
-        own_state, own_time = x_t[asked], t[:, None].expand_as(x_t)[asked]
-        weight = of_rows(batch.weight, asked.nonzero()[:, 0])
+        where = asked.nonzero(as_tuple=True)
+        targets = self._simulate(batch, path, x_t, t, delta, asked)
+        packed = path.at(where)
+        state = x_t[where]
+        time = t[where[0]]
+        weight = of_rows(batch.weight, where[0])
 
+        # sum over positions of D(f_theta(. | x_t), f_teacher(. | x_u)), u the time of the prediction that revealed it
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            target = self.process.posterior_logits(lesson.logits(rows), state[rows], time[rows])
-            student = self.process.posterior_logits(logits, own_state[rows], own_time[rows])
+            here = packed.at(rows)
+            target = here.posterior_logits(targets.lesson.logits(rows), targets.state[rows], targets.time[rows])
+            student = here.posterior_logits(logits, state[rows], time[rows])
             loss = total(divergence_of_logits(self.settings.divergence, student, target), weight, rows)
             return loss, loss.detach()
 
@@ -112,37 +130,49 @@ class Sdtt:
         t: Float[Tensor, " B"],
         delta: float,
         asked: Bool[Tensor, "B L"],
-    ) -> tuple[Lesson, Tensor, Tensor]:
-        """The teacher's targets at the packed positions, and the states and times that they are predictions of."""
+    ) -> Targets:
+        """The teacher's reverse steps from x_t, and what it predicted on the way."""
         if self.teacher is None:
             raise ValueError("SDTT needs a teacher: objective.taught_by(network)")
-        x, lesson, target, state, time = x_t, None, None, x_t[asked], t[:, None].expand_as(x_t)[asked]
+        x = x_t
+        target = None
+        state = x_t[asked]
+        time = t[:, None].expand_as(x_t)[asked]
         for start, end in self.times(t, delta):
             hidden = asked & self.process.active(x)
             now = start[:, None].expand_as(x)
             lesson = Lesson(self.teacher, path.shown(x), start, hidden, batch.valid)
+            # Where a token is still hidden, the newer prediction counts.
             still = hidden[asked]
             if target is None:
                 target = lesson
-            else:  # where a token is still hidden, the newer prediction counts
+            else:
                 target.replace(still, lesson)
-            state, time = torch.where(still, x[asked], state), torch.where(still, now[asked], time)
+            state = torch.where(still, x[asked], state)
+            time = torch.where(still, now[asked], time)
+            # x_end ~ p(. | x_start, clean, x_1) with clean ~ f_teacher(. | x_start)
             clean = x.clamp_max(self.process.vocab_size - 1)
-            clean[hidden] = self._draw(lesson, x[hidden], now[hidden], x.shape, hidden, batch.generator)
+            clean[hidden] = self._draw(lesson, path.at(hidden), x[hidden], now[hidden], hidden, batch.generator)
             x = torch.where(hidden, path.reverse_sample(clean, x, end, start, batch.generator), x)
         assert target is not None
-        return target, state, time
+        return Targets(target, state, time)
 
     def _draw(
-        self, lesson: Lesson, x: Tensor, t: Tensor, shape: torch.Size, hidden: Tensor, generator: Generator
+        self,
+        lesson: Lesson,
+        path: Path,
+        x: Int64[Tensor, " N"],
+        t: Float[Tensor, " N"],
+        hidden: Bool[Tensor, "B L"],
+        generator: Generator,
     ) -> Int64[Tensor, " N"]:
         """Clean tokens from the teacher's posterior."""
-        u = uniform(shape, generator, x.device)[hidden]
+        u = uniform(hidden.shape, generator, x.device)[hidden]
         drawn = torch.empty_like(x)
         rows_at_once = chunk_rows(self.process.vocab_size, x, _CHUNK_ENTRIES)
         for first in range(0, len(lesson), rows_at_once):
             rows = slice(first, min(first + rows_at_once, len(lesson)))
-            logits = lesson.logits(rows)
+            logits = path.at(rows).condition(lesson.logits(rows), x[rows], t[rows])
             if fuses(logits):
                 drawn[rows] = draw_token(self.process.posterior_logits(logits, x[rows], t[rows]), u[rows])
             else:

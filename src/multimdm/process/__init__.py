@@ -8,14 +8,12 @@ if TYPE_CHECKING:
     from multimdm.process.assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
     from multimdm.process.base import Path, Process
     from multimdm.process.checks import debug_checks
-    from multimdm.process.designated_entry import DesignatedEntry
     from multimdm.process.draws import Generator, categorical, invert_cdf
     from multimdm.process.gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
     from multimdm.process.gumbel import GumbelNoise
-    from multimdm.process.hybrid import AnyProcess, Hybrid, HybridState
+    from multimdm.process.hybrid import AnyProcess, Hybrid, HybridState, expected_rank, sigma_of_rank
     from multimdm.process.mixture import Mixture, NoisyMixture
     from multimdm.process.multimask import MultiMask
-    from multimdm.process.ranks import expected_rank, sigma_of_rank
     from multimdm.process.relaxation import RelaxedState, RelaxedTimes, relaxed_state, relaxed_times, sufficient_top
     from multimdm.process.schedule import BetweenValues, Schedule, ScheduleValues
     from multimdm.process.streams import Streams
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyProcess",
     "BetweenValues",
-    "DesignatedEntry",
     "GaussianNoise",
     "Generator",
     "GumbelNoise",
@@ -67,7 +64,6 @@ __getattr__ = on_demand(
     {
         "AnyProcess": "hybrid",
         "BetweenValues": "schedule",
-        "DesignatedEntry": "designated_entry",
         "GaussianNoise": "gaussian",
         "Generator": "draws",
         "GumbelNoise": "gumbel",
@@ -91,14 +87,14 @@ __getattr__ = on_demand(
         "categorical": "draws",
         "clustered": "assignment",
         "debug_checks": "checks",
-        "expected_rank": "ranks",
+        "expected_rank": "hybrid",
         "frequency_balanced": "assignment",
         "invert_cdf": "draws",
         "modulo": "assignment",
         "random_balanced": "assignment",
         "relaxed_state": "relaxation",
         "relaxed_times": "relaxation",
-        "sigma_of_rank": "ranks",
+        "sigma_of_rank": "hybrid",
         "signal_of_alpha": "gaussian",
         "sufficient_top": "relaxation",
     },

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from multimdm.process import fused_readout, readout
+from multimdm.process.assignment import Groups
 from multimdm.process.checks import (
     check_ids,
     check_normalised,
@@ -25,7 +26,6 @@ from multimdm.process.checks import (
 )
 from multimdm.process.draws import Generator
 from multimdm.process.fusing import fuses
-from multimdm.process.groups import Groups
 from multimdm.process.mixture import Mixture
 from multimdm.process.precision import widened
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from multimdm.process.assignment import Groups
 from multimdm.process.fusing import fused
-from multimdm.process.groups import Groups
 from multimdm.process.precision import widened
 
 

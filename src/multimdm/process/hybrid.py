@@ -2,7 +2,7 @@
 
 At time t a position shows its token with probability alpha_t. If it does not, what is left of the token is the vector
 w = onehot(x_0) + sigma_t eps of R^V, eps standard Gaussian, in which x_0 has an expected rank that grows with t
-(`ranks.py`). The network is shown the sum of w_v e(v) over all embeddings, beside that of the mask.
+(`expected_rank`). The network is shown the sum of w_v e(v) over all embeddings, beside that of the mask.
 
 w is never made. It is kept as a few weighted one-hots and the scale of its noise, a form that the sampler's steps keep;
 and since the embeddings have d dimensions, the noise in their sum takes d numbers per position, not V (`NoisyMixture`).
@@ -12,6 +12,7 @@ Two things to know. At t = 1 the noise is finite: w still tells of x_0, while sa
 the loss leaves the Gaussian part of the likelihood out, so it is no bound of it and can fall below the entropy.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,13 +27,27 @@ from multimdm.process.draws import Generator, uniform
 from multimdm.process.fusing import fuses
 from multimdm.process.mixture import NoisyMixture
 from multimdm.process.precision import widened
-from multimdm.process.ranks import sigma_of_rank
 from multimdm.process.schedule import Schedule, check_schedule
 from multimdm.process.settings import USUAL_RANKS
 from multimdm.process.times import Time, check_order, check_time, exact_time, per_position
 
 MASK_SHARE = 0.5
 """Of the mask's embedding in what a hidden position shows; the rest is the noisy one-hot's."""
+
+
+def expected_rank(sigma: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
+    """(V - 1) / V Phi(-1 / (sigma sqrt 2)): from 0 without noise to (V - 1) / 2V, where nothing is left of x_0.
+
+    Of w = onehot(x_0) + sigma eps in R^V, the rank is the share of coordinates that exceed the one of x_0. Each of the
+    V - 1 others does so with probability Phi(-1 / (sigma sqrt 2)), since its difference to the clean one is
+    N(-1, 2 sigma^2).
+    """
+    return (vocab_size - 1) / vocab_size * torch.special.ndtr(-1 / (sigma * math.sqrt(2)))
+
+
+def sigma_of_rank(rank: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
+    """-1 / (sqrt 2 Phi^-1(rank V / (V - 1))), the inverse; finite for ranks below (V - 1) / 2V."""
+    return -1 / (math.sqrt(2) * torch.special.ndtri(rank * vocab_size / (vocab_size - 1)))
 
 
 @dataclass(frozen=True)

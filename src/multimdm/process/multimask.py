@@ -11,12 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
 
-from multimdm.process.assignment import check_assignment, check_sizes, modulo
+from multimdm.process.assignment import Groups, check_assignment, check_sizes, modulo
 from multimdm.process.base import Ids, NoiseKind, Path, Process, RowReader, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of, require
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused_of_any_shape
-from multimdm.process.groups import Groups
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
 from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor

@@ -15,7 +15,8 @@ import yaml
 
 from multimdm.data.directories import write_text
 from multimdm.data.prepared import Example
-from multimdm.evaluation.nelbo import Nelbo, NelboSums, validation_times
+from multimdm.evaluation.held_out import validation_times
+from multimdm.evaluation.nelbo import Nelbo, NelboSums
 from multimdm.models import Backbone
 from multimdm.objectives import Batch, Distillation, Objective, stratified_times
 from multimdm.objectives.base import TIMES
