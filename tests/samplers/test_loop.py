@@ -296,3 +296,5 @@ def test_autoregressive_greedy_after_a_prompt():
     logits = network.own[torch.tensor([V, 7, 7, 7]), torch.arange(4)]
     expected = (logits + logits.cumsum(0) / 2)[-1].argmax()
     assert bool((result.ids[:, 3] == expected).all())
+    without = generate_autoregressive(network, V, given, fixed, Choice(0, never=(int(expected),)))
+    assert not bool((without.ids == expected).any())

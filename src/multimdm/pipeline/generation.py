@@ -18,9 +18,8 @@ from multimdm.process import Hybrid, Streams
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.autoregressive import generate_autoregressive
 from multimdm.samplers.candi import generate_candi
-from multimdm.samplers.foreign_names import our_word
 from multimdm.samplers.loop import Generated, Watch, generate
-from multimdm.samplers.settings import Sampling
+from multimdm.samplers.settings import Sampling, our_word
 from multimdm.samplers.steps import choice_of, step_of
 from multimdm.samplers.trace import Trace
 

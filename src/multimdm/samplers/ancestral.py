@@ -1,4 +1,7 @@
-"""Ancestral sampling: Alg. (sampling), and with a distilled network Alg. (few_step_generation)."""
+"""Ancestral sampling: Alg. (sampling), and with a distilled network Alg. (few_step_generation).
+
+Shapes: x_t, x_s and hypotheses are [B, L]; k and the times t, s are numbers, or [B] where sequences share calls.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,7 @@
-"""Autoregressive sampling, for the causal networks that serve as baselines and judges."""
+"""Autoregressive sampling, for the causal networks that serve as baselines and judges.
+
+Shapes: B sequences of L positions.
+"""
 
 import torch
 from jaxtyping import Bool, Int64
@@ -6,7 +9,7 @@ from torch import Tensor
 
 from multimdm.process import Generator
 from multimdm.process.checks import check_ids, check_same_shape
-from multimdm.process.draws import invert_cdf, uniform
+from multimdm.process.draws import uniform
 from multimdm.samplers.batch import Network
 from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Generated, Watch
@@ -35,7 +38,8 @@ def generate_autoregressive(
     start = given.new_full((len(given), 1), vocab_size)
     x = torch.where(fixed, given, start)
     u = uniform(x.shape, generator, x.device)
-    calls, states = 0, [x.clone()]
+    calls = 0
+    states = [x.clone()]
     for place in range(x.shape[1]):
         makes = ~fixed[:, place]
         if bool(makes.any()):
@@ -54,9 +58,7 @@ def _next_token(network: Network, inputs: Tensor, choice: Choice, u: Tensor) -> 
     """A token after the last input of every sequence."""
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
-        if choice.certain:
-            return logits.argmax(-1)
-        return invert_cdf(choice.weights(logits), u[rows])
+        return choice.predicted(logits, u[rows])
 
     last = torch.zeros_like(inputs, dtype=torch.bool)
     last[:, -1] = True

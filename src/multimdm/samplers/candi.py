@@ -1,4 +1,7 @@
-"""CANDI's cached sampler: hidden vectors move towards hypotheses of their tokens, and become them one by one."""
+"""CANDI's cached sampler: hidden vectors move towards hypotheses of their tokens, and become them one by one.
+
+Shapes: B sequences of L positions.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +11,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from multimdm.process import Generator, Hybrid
-from multimdm.process.draws import invert_cdf, uniform
+from multimdm.process.draws import uniform
 from multimdm.process.hybrid import HybridState
 from multimdm.samplers.batch import Network
 from multimdm.samplers.choice import USUAL, Choice
@@ -39,12 +42,13 @@ def generate_candi(
     start = process.prior(given.shape, generator, given.device)
     state = HybridState(torch.where(free, start.x, given), start.latent)
     calls = torch.zeros(len(given), dtype=torch.long, device=given.device)
-    states, steps = [state.x], len(grid) - 1
+    steps = len(grid) - 1
+    states = [state.x]
     for k, (t, s) in enumerate(pairwise(grid)):
         hidden = process.hidden(state)
         calls += hidden.any(1)
-        last = choice if not (greedy_last and k == steps - 1) else replace(choice, greedy=True)
-        clean = _hypotheses(network, process, state, s, t, valid, last, generator)
+        here = replace(choice, greedy=True) if greedy_last and k == steps - 1 else choice
+        clean = _hypotheses(network, process, state, s, t, valid, here, generator)
         state = process.reverse_sample(clean, state, s, t, generator)
         states.append(state.x)
         if watch is not None:
@@ -74,9 +78,7 @@ def _hypotheses(
         return clean
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor]:
-        if choice.certain:
-            return (choice.allowed(logits).argmax(-1),)
-        return (invert_cdf(choice.weights(logits), u[rows]),)
+        return (choice.predicted(logits, u[rows]),)
 
     result = network(process.shown(state, s), t, positions=hidden, valid=valid, reduce=reduce)
     clean[hidden] = result[0] if isinstance(result, tuple) else result

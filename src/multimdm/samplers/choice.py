@@ -63,6 +63,12 @@ class Choice:
         scaled = logits if self.temperature == 1 else logits / self.temperature
         return keep_top_p(keep_top_k(torch.softmax(scaled, -1), self.top_k), self.top_p)
 
+    def predicted(self, logits: Float[Tensor, "n V"], u: Float64[Tensor, " n"]) -> Int64[Tensor, " n"]:
+        """One clean token per row of logits that are all there is to know, drawn by the number u of its row."""
+        if self.certain:
+            return self.allowed(logits).argmax(-1)
+        return invert_cdf(self.weights(logits), u)
+
     def law(
         self, process: Process, logits: Float[Tensor, "n V"], x_t: Int64[Tensor, " n"], t: Time
     ) -> Float[Tensor, "n V"]:

@@ -9,6 +9,8 @@ with a probability q such that
 What stays masked moves by the bridge of the masks, which carries r_t to r_s; so the masked mass at s is
 alpha_t sigma r_s + (1 - alpha_t) (1 - q) r_s = (1 - alpha_s) r_s, for any number of masks. q is at most 1 if and only
 if sigma <= (1 - alpha_s) / alpha_t, which is the bound for one mask too; it vanishes at s = 0.
+
+Shapes: clean tokens, x_t, x_s and the numbers u are all [*shape].
 """
 
 import torch
@@ -24,7 +26,8 @@ from multimdm.samplers.process_checks import masked_process
 
 def most_remasked(process: Process, s: float | int, t: float | int) -> float:
     """min(1, (1 - alpha_s) / alpha_t): the largest sigma that keeps the marginals between t and s."""
-    alpha_t, hidden_s = float(process.schedule(_exact(t)).alpha), float(process.schedule(_exact(s)).one_minus_alpha)
+    alpha_t = float(process.schedule(_exact(t)).alpha)
+    hidden_s = float(process.schedule(_exact(s)).one_minus_alpha)
     return min(1.0, hidden_s / alpha_t) if alpha_t > 0 else 1.0
 
 
@@ -41,17 +44,20 @@ def remask_sample(
 
     One number per position. sigma = 0 is `MultiMask.reverse_sample` in law.
     """
-    process, bound = masked_process(process, "the corrector"), most_remasked(process, s, t)
+    process = masked_process(process, "the corrector")
+    bound = most_remasked(process, s, t)
     require(
         0 <= sigma <= bound,
         f"sigma must be from 0 to {bound:.6g} to keep the marginals between s = {s} and t = {t}; got {sigma}",
     )
-    at_s, at_t = process.schedule(_exact(s)), process.schedule(_exact(t))
+    at_s = process.schedule(_exact(s))
+    at_t = process.schedule(_exact(t))
     u = uniform(x_t.shape, generator, x_t.device)
     # 1 - q = (1 - alpha_s - sigma alpha_t) / (1 - alpha_t); at the bound rounding could make it negative.
     stays = ((at_s.one_minus_alpha - sigma * at_t.alpha).clamp_min(0.0) / at_t.one_minus_alpha).to(u.device)
     mask = process.remain(clean, x_t, s, t, _within(u, stays))
     predicted = torch.where(u < stays, mask, clean.long())
+    # a visible token becomes a mask of r_s^{x_0} with probability sigma
     again = _own_mask(process, x_t, _within(u, sigma), float(at_s.one_minus_beta))
     kept = torch.where(u < sigma, again, x_t.long())
     return torch.where(process.active(x_t), predicted, kept)

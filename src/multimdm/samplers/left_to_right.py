@@ -3,6 +3,8 @@
 One position per call with one mask is autoregressive sampling: x^l ~ p^theta(. | x^{<l}), exact for an exact network. A
 run of positions is drawn from the same call, as if they were independent given what is before them, so it may be long
 only where that is nearly so: where each is nearly certain.
+
+Shapes: B sequences of L positions.
 """
 
 from dataclasses import dataclass

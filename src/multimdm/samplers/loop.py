@@ -144,7 +144,8 @@ class _Counted:
     """The network, with a count of its calls."""
 
     def __init__(self, network: Network) -> None:
-        self.network, self.calls = network, 0
+        self.network = network
+        self.calls = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.calls += 1

@@ -15,8 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from multimdm.process import Mixture, Process, Time, fused_readout
-from multimdm.process.base import Path
+from multimdm.process import Mixture, Path, Process, Time, fused_readout
 from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import uniform
 from multimdm.process.fusing import fuses

@@ -5,6 +5,8 @@ and this is Jacobi's iteration for x = G(x; x_1, u). Where the network predicts 
 before l, the first l tokens are settled after l calls, and the fixed point is what going from left to right draws by
 the same numbers. The more x_1 tells by itself, the sooner it is reached. It is for networks that are shown x_1: a draft
 has no masks left.
+
+Shapes: drafts x, the noise x_1 and the numbers u are [B, L].
 """
 
 from dataclasses import dataclass, replace

@@ -133,7 +133,8 @@ class ProcessScheduler:
 
         Positions of `prompt_mask` stay as they are; clean tokens of masked processes do so anyway.
         """
-        k, V = self._index(timestep), self.process.vocab_size
+        k = self._index(timestep)
+        V = self.process.vocab_size
         require(
             model_output.shape == (*sample.shape, V),
             f"model_output must be logits of the {V} clean tokens at every position, {[*sample.shape, V]}; "
