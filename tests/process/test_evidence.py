@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.process import MultiMask, Schedule, Uniform, random_balanced
-from multimdm.process.evidence import tied_evidence, evidence
+from multimdm.process.evidence import evidence, tied_evidence
 
 V = 6
 PROCESSES = {

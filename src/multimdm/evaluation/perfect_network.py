@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from multimdm.data.tales import Tales
 from multimdm.process import Mixture, MultiMask, Process, Time, Uniform
 from multimdm.process.checks import require
-from multimdm.process.evidence import tied_evidence, evidence
+from multimdm.process.evidence import evidence, tied_evidence
 
 
 @dataclass(frozen=True)
