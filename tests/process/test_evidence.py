@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.process import MultiMask, Schedule, Uniform, random_balanced
-from multimdm.process.evidence import anchored_evidence, evidence
+from multimdm.process.evidence import evidence, tied_evidence
 
 V = 6
 PROCESSES = {
@@ -46,8 +46,8 @@ def test_on_paths_with_a_given_end(t):
     beta = process.schedule(torch.tensor(t, dtype=torch.float64)).beta
     home = process.designated_mask(torch.arange(V))
     law = beta * (home == x_t[:, None]).double() + (1 - beta) * (end == x_t)[:, None].double()
-    found = anchored_evidence(process, x_t, end, torch.ones_like(x_t, dtype=torch.bool), t)
+    found = tied_evidence(process, x_t, end, torch.ones_like(x_t, dtype=torch.bool), t)
     possible = law.amax(-1) > 0  # at t = 1 every state is its end
     torch.testing.assert_close(found[possible], (law / law.amax(-1, keepdim=True))[possible], rtol=1e-12, atol=1e-14)
-    unknown = anchored_evidence(process, x_t, end, torch.zeros_like(x_t, dtype=torch.bool), t)
+    unknown = tied_evidence(process, x_t, end, torch.zeros_like(x_t, dtype=torch.bool), t)
     torch.testing.assert_close(unknown, evidence(process, x_t, t))

@@ -15,9 +15,6 @@ from multimdm._inert import inert, inert_json
 from multimdm.builtin import USUAL
 from multimdm.cli.device import Device, PrecisionOption, check_device
 from multimdm.cli.parsing import parse
-from multimdm.samplers.foreign_names import our_word
-from multimdm.samplers.settings import Sampling
-from multimdm.data.inert import inert, inert_json
 from multimdm.samplers.settings import Sampling, our_word
 
 if TYPE_CHECKING:

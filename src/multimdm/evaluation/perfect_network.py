@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from multimdm._checks import require
 from multimdm.data.tales import Tales
 from multimdm.process import Mixture, MultiMask, Process, Time, Uniform
-from multimdm.process.evidence import anchored_evidence, evidence
+from multimdm.process.evidence import evidence, tied_evidence
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class PerfectNetwork(nn.Module):
             return evidence(process, x_t, t)
         assert isinstance(process, MultiMask)
         require(process.noise_shown, f"x_t must be ids, since the noise is not shown beside them; got {process!r}")
-        state, end = x_t.ids.unbind(-1)
-        return anchored_evidence(process, state, end - process.num_masks, x_t.weights[..., 1] > 0, t)
+        state, x_1 = x_t.ids.unbind(-1)
+        return tied_evidence(process, state, x_1 - process.num_masks, x_t.weights[..., 1] > 0, t)
 
     def _whole(self, seen: Float64[Tensor, "B L V"]) -> Float64[Tensor, "B length V"]:
         """As long as stories are; nothing is known of what follows."""

@@ -30,7 +30,7 @@ from multimdm.objectives.base import Network, both
 from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating, length_of
 from multimdm.pipeline.ranks import shared
-from multimdm.process import MultiMask, Process, Streams, Time, Uniform
+from multimdm.process import Process, Streams, Time
 from multimdm.process.precision import widened
 from multimdm.samplers.loop import generate
 from multimdm.samplers.steps import step_of
@@ -70,8 +70,7 @@ def falls_short(model: Model) -> bool:
     Noise that is tied to texts follows no law that could be written down.
     """
     process = model.process
-    free = isinstance(process, Uniform) or (isinstance(process, MultiMask) and not process.tied_noise)
-    return free and speaks_tales(model)
+    return isinstance(process, Process) and not process.tied_noise and speaks_tales(model)
 
 
 def shortfall_on_data(

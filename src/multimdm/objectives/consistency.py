@@ -23,7 +23,7 @@ from multimdm.objectives.coupling import couple
 from multimdm.objectives.divergence import divergence, divergence_of_logits
 from multimdm.objectives.settings import ConsistencySettings
 from multimdm.objectives.teaching import Lesson
-from multimdm.process import Path, Process, Uniform
+from multimdm.process import Path, Process
 from multimdm.process.cross_entropy import cross_entropy
 from multimdm.process.precision import widened
 
@@ -42,7 +42,7 @@ class Consistency:
         if self.context is not None:
             self.context.check(self.process)
         require(
-            self.settings.coupling != "gaussian" or isinstance(self.process, Uniform),
+            self.settings.coupling != "gaussian" or self.process.num_masks == 0,
             "coupling gaussian is DUO's, for uniform states; masks have gumbel, markov and independent",
         )
         require(

@@ -17,7 +17,7 @@ from torch import Tensor
 from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.settings import ContextSettings
-from multimdm.process import MultiMask, Process
+from multimdm.process import Process
 from multimdm.process.draws import invert_cdf
 from multimdm.process.precision import widened
 
@@ -58,10 +58,9 @@ class Context:
     def check(self, process: Process) -> None:
         """Refuse processes whose contexts are no tokens of the text, or have more to them."""
         require(
-            isinstance(process, MultiMask),
+            process.num_masks > 0,
             f"context is for masked processes: uniform states have wrong tokens of their own; got {process!r}",
         )
-        assert isinstance(process, MultiMask)
         require(not process.tied_noise, "context is not for noise that is tied to the text, which would contradict it")
         V = None if self.law is None else len(self.law)
         require(V in (None, process.vocab_size), f"law must have {process.vocab_size} weights, one per token; got {V}")
@@ -77,7 +76,8 @@ class Context:
         self, network: Network, process: Process, batch: Batch, x_t: Int64[Tensor, "B L"], t: Float[Tensor, " B"]
     ) -> Mistakes | None:
         """Of every sequence, from its own stream; None, and nothing drawn, if there are to be none."""
-        share, sequences = self.settings.share, self.settings.sequences
+        share = self.settings.share
+        sequences = self.settings.sequences
         if share == 0 or sequences == 0:
             return None
         B, L = x_t.shape
@@ -113,8 +113,10 @@ class Context:
         u = batch.generator.uniform(x_t.shape, x_t.device)
         where = visible & process.active(x_later)
         rows = chosen.nonzero()[:, 0] if bool(chosen.any()) else chosen.new_zeros(1, dtype=torch.long)
-        asked, valid = where[rows], None if batch.valid is None else batch.valid[rows]
-        state, number = x_later[rows][asked], u[rows][asked]
+        asked = where[rows]
+        valid = None if batch.valid is None else batch.valid[rows]
+        state = x_later[rows][asked]
+        number = u[rows][asked]
         time = later[rows][:, None].expand(asked.shape)[asked]
 
         def reduce(logits: Tensor, part: slice) -> Tensor:

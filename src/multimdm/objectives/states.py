@@ -3,6 +3,8 @@
 Random masks are what the process says. But one call begins with everything hidden; a sampler that goes by confidence
 leaves hidden what it is least sure of; and one that rewrites looks at a whole draft of its own. Each of them is a share
 of the batch. On top of it, some sequences of every kind have a beginning that is given, as that of a prompt.
+
+Shapes: B sequences of L positions, x_t and x_1 [B, L], t and the kinds [B].
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,9 @@ def divide(shares: Shares, u: Float64[Tensor, " B"]) -> tuple[Int64[Tensor, " B"
 
     Numbers within the share of a kind are spread over (0, 1] again; whole drafts are at t = 0, pure noise at 1.
     """
-    kind, t, first = torch.zeros_like(u, dtype=torch.long), torch.ones_like(u), 0.0
+    kind = torch.zeros_like(u, dtype=torch.long)
+    t = torch.ones_like(u)
+    first = 0.0
     for each in Kind:
         share = shares.of(each)
         here = (u >= first) & (share > 0)
@@ -61,7 +65,8 @@ def draw_states(network: Network, path: Path, batch: Batch, shares: Shares) -> S
     """One state for every sequence of the batch; one more call of the network, without gradient, for its guesses."""
     kind, t = divide(shares, batch.times.to(batch.ids.device))
     free = torch.ones_like(batch.ids, dtype=torch.bool) if batch.valid is None else batch.valid
-    x_t, given = path.corrupt(batch.ids, t, batch.generator), None
+    x_t = path.corrupt(batch.ids, t, batch.generator)
+    given = None
     if shares.prompts > 0:
         given = _beginnings(batch.generator, free, shares.prompts)
         free = free & ~given
@@ -103,7 +108,8 @@ def _guess(
     Where no sequence is to be guessed the network is still run, on one, since other ranks may be waiting.
     """
     rows = guessing.nonzero()[:, 0] if bool(guessing.any()) else guessing.new_zeros(1, dtype=torch.long)
-    wanted, valid = free[rows], None if batch.valid is None else batch.valid[rows]
+    wanted = free[rows]
+    valid = None if batch.valid is None else batch.valid[rows]
 
     def reduce(logits: Tensor, _: slice) -> tuple[Tensor, Tensor]:
         most = widened(logits).softmax(-1).max(-1)

@@ -1,8 +1,8 @@
 """Assignments: which mask each clean token is designated to (the matrix T of the paper, as indices).
 
 Every function returns a LongTensor [V] of mask indices 0..M-1 in which each mask occurs. `Groups` sums over the tokens
-of each mask (T x of the paper) and spreads back. The assignment x mod M of the paper repeats along the vocabulary:
-its groups are the columns of a matrix with M columns, and sums and products run over contiguous memory. Any other
+of each mask (T x of the paper) and spreads back. The paper's assignment x mod M repeats along the vocabulary, so that
+its groups are the columns of a matrix with M columns: sums and products then run over contiguous memory. Any other
 assignment goes through indices.
 """
 

@@ -31,20 +31,20 @@ def evidence(process: Process, x_t: Ids, t: Time) -> Float64[Tensor, "*shape V"]
     return _best_and_others(_tokens(process, x_t) == x_t[..., None], others)
 
 
-def anchored_evidence(
-    process: MultiMask, x_t: Ids, end: Ids, known: Bool[Tensor, "*shape"], t: Time
+def tied_evidence(
+    process: MultiMask, x_t: Ids, x_1: Ids, known: Bool[Tensor, "*shape"], t: Time
 ) -> Float64[Tensor, "*shape V"]:
-    """p(x_t | a, x_1) up to a factor, by token a, on a path that ends in `end` wherever that is known.
+    """p(x_t | a, x_1) up to a factor, by token a, on a path that ends in x_1 wherever that is known.
 
     x_t is m(a) with probability beta_t and else x_1. At a mask that is not x_1 only the tokens of that mask remain; at
     x_1 all others are less probable by the factor 1 - beta_t. Where x_1 is not known, it is uniform.
     """
     check_ids("x_t", x_t, process.num_states)
-    check_same_shape("x_t", x_t, "end", end)
+    check_same_shape("x_t", x_t, "x_1", x_1)
     check_time("t", t)
     v = process.schedule(per_position("t", t, x_t))
     unknown = others_factor(v, process.num_masks)
-    return _of_masks(process, x_t, torch.where(known, torch.where(x_t == end, v.one_minus_beta, 0.0), unknown))
+    return _of_masks(process, x_t, torch.where(known, torch.where(x_t == x_1, v.one_minus_beta, 0.0), unknown))
 
 
 def _of_masks(process: MultiMask, x_t: Tensor, others: Tensor) -> Float64[Tensor, "*shape V"]:
