@@ -27,6 +27,7 @@ from multimdm.pipeline.generation import evaluating
 from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, MultiMask, Process
 from multimdm.process.checks import require
+from multimdm.process.places import exact
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.clean import Choice, Hypotheses, ask
 from multimdm.samplers.confidence import Confidence
@@ -130,7 +131,7 @@ def _forced(
     true = truth[front.candidates]
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
-        weights = step.choice.weights(logits).double()
+        weights = exact(step.choice.weights(logits))
         share = weights.gather(-1, true[rows, None])[:, 0] / weights.sum(-1)
         return question.sureness(step.choice.allowed(logits), true[rows]), share.log()
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.process.chunks import TRAINED_ON_A_GPU, chunk_rows
+from multimdm.process.places import at_home
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of logits on a CPU: 32 MB in float32."""
@@ -60,7 +61,7 @@ class _ReducedLogits(torch.autograd.Function):
                 (slope,) = torch.autograd.grad(result[0], logits)
                 matrix = weight.to(slope.dtype) if matrix is None else matrix  # once: autocast's own copy is its secret
                 _add_gradients(gradients, slope, features, matrix, rows)
-            parts.append(tuple(x.detach() for x in result))
+            parts.append(tuple(at_home(x.detach()) for x in result))
         ctx.gradients = gradients  # not `save_for_backward`: the backward pass scales them in place
         results = tuple(_join(column) for column in zip(*parts, strict=True))
         ctx.mark_non_differentiable(*(x for i, x in enumerate(results) if i > 0 or not _is_loss(x)))

@@ -24,6 +24,7 @@ from multimdm.process import MultiMask, Process, Uniform
 from multimdm.process.anchored import told_of_end
 from multimdm.process.checks import require
 from multimdm.process.cross_entropy import cross_entropy
+from multimdm.process.places import at_home, beside
 from multimdm.process.precision import widened
 
 
@@ -119,7 +120,7 @@ class Consistency:
             known = None if last - first == len(logits) else ~taught[rows]
             logits = told(logits, rows)
             hidden = logits if known is None else logits[~known]
-            here = torch.arange(rows.start, rows.stop, device=logits.device)
+            here = torch.arange(rows.start, rows.stop, device=taught.device)
             unknown = rows if known is None else here[~known]
             target = teacher_told(lesson.logits(slice(first, last)), slice(first, last))
             named = None if end is None else _among(hidden, target)
@@ -129,7 +130,7 @@ class Consistency:
             if known is not None:
                 revealed = self._revealed(logits[known], clean[rows][known], weight, here[known])
             if named is not None:
-                revealed = revealed + total(hidden.logsumexp(-1) - named.logsumexp(-1), weight, unknown)
+                revealed = revealed + total(at_home(hidden.logsumexp(-1) - named.logsumexp(-1)), weight, unknown)
             return matching + revealed, matching.detach(), revealed.detach()
 
         loss, matching, revealed = network(path.shown(x_t), t, asked, batch.valid, reduce)
@@ -166,10 +167,10 @@ class Consistency:
                     return cross_entropy(wide, clean, "sum")
                 return total(cross_entropy(wide, clean, "none"), weight, rows)
             case "smoothed":
-                target = _smoothed(clean, wide.detach() > -torch.inf, self.settings.smoothing, wide.dtype)
+                target = _smoothed(beside(clean, wide), wide.detach() > -torch.inf, self.settings.smoothing, wide.dtype)
                 return total(divergence(self.settings.divergence, wide, target), weight, rows)
             case "skip":
-                return wide.new_zeros(())
+                return at_home(wide.new_zeros(()))
 
 
 def _among(logits: Float[Tensor, "n V"], target: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:

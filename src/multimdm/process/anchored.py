@@ -16,6 +16,7 @@ from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.draws import Generator, uniform
 from multimdm.process.mixture import Mixture
 from multimdm.process.multimask import MultiMask
+from multimdm.process.places import at_home, beside
 from multimdm.process.precision import widened
 from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, per_position
@@ -94,12 +95,13 @@ def anchored_loss(
     """
     v = process.schedule(per_position("t", t, x_t))
     home = process.designated_mask(x_0)
-    groups = process.designated_mask(torch.arange(process.vocab_size, device=x_0.device)) - process.vocab_size
+    groups = process.designated_mask(torch.arange(process.vocab_size, device=log_probs.device)) - process.vocab_size
     masses = log_probs.new_zeros((*x_0.shape, process.num_masks)).index_add(-1, groups, log_probs.exp())
+    masses = at_home(masses)
     own, others = (masses.gather(-1, (mask - process.vocab_size)[..., None])[..., 0] for mask in (end, home))
     leaves = torch.where(home == end, 1 - own, -own - others.log())
     identification = torch.where(x_t == end, -v.d_beta / v.one_minus_beta * leaves, 0.0)
-    picked = log_probs.gather(-1, x_0[..., None])[..., 0]
+    picked = at_home(log_probs.gather(-1, beside(x_0, log_probs)[..., None])[..., 0])
     return LossTerms(v.d_alpha / v.one_minus_alpha * picked, identification)
 
 
@@ -138,5 +140,5 @@ def told_of_end(
     own = torch.where(x_t == end, -torch.log1p((process.num_masks - 1) * beta), 0.0).to(logits.dtype)
     others = torch.where(x_t == end, 0.0, -torch.inf).to(logits.dtype)
     tokens = torch.arange(process.vocab_size, device=logits.device)
-    at_home = process.designated_mask(tokens) == x_t[..., None]
-    return logits + torch.where(at_home, own[..., None], others[..., None])
+    explained = process.designated_mask(tokens) == beside(x_t, logits)[..., None]
+    return logits + torch.where(explained, beside(own, logits)[..., None], beside(others, logits)[..., None])

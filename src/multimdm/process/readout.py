@@ -15,16 +15,19 @@ from torch.autograd.function import once_differentiable
 
 from multimdm.process.chunks import chunk_rows
 from multimdm.process.groups import Groups
+from multimdm.process.places import reading
 
 _CHUNK_ENTRIES = 2**21
 """Entries of a chunk of rows on a CPU: 8 MB in float32."""
 
 
+@reading
 def picked(log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"]) -> Float[Tensor, " N"]:
     """log p(x_0)."""
     return log_probs.gather(1, x_0[:, None])[:, 0]
 
 
+@reading
 def group_masses(
     log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], groups: Groups
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, "N M"]]:
@@ -32,6 +35,7 @@ def group_masses(
     return _GroupMasses.apply(log_probs, x_0, groups)
 
 
+@reading
 def log1p_sum(
     log_probs: Float[Tensor, "N V"],
     x_0: Int64[Tensor, " N"],

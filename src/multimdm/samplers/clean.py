@@ -21,6 +21,7 @@ from multimdm.process import MultiMask, Process, Time, fused_readout
 from multimdm.process.anchored import told_of_end
 from multimdm.process.draws import draw_token, invert_cdf, uniform
 from multimdm.process.fusing import fuses
+from multimdm.process.places import beside, has_float64
 from multimdm.process.precision import widened
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.settings import TemperatureOn
@@ -89,7 +90,9 @@ def keep_top_p(weights: Float[Tensor, "n V"], p: float | int) -> Float[Tensor, "
     if p >= 1:
         return weights
     ordered = torch.sort(weights, dim=-1, descending=True, stable=True)
-    running = ordered.values.double().cumsum(-1)
+    # A table, so it stays where it is: without float64 the cut may be a token off where the share is met within 1e-6.
+    widest = torch.float64 if has_float64(weights.device) else torch.float32
+    running = ordered.values.to(widest).cumsum(-1)
     before = running - ordered.values
     outside = before >= p * running[..., -1:]
     outside[..., 0] = False  # rounding may not empty a row
@@ -148,7 +151,7 @@ class Question:
             token = posterior.argmax(-1) if self.peak else chosen
             return fused_readout.picked(without(posterior, self.late), token).exp()
         probs = torch.softmax(without(widened(posterior), self.late), -1)
-        return probs.amax(-1) if self.peak else probs.gather(-1, chosen[:, None])[:, 0]
+        return probs.amax(-1) if self.peak else probs.gather(-1, beside(chosen, probs)[:, None])[:, 0]
 
     def posterior(self, logits: Tensor, rows: slice) -> Tensor:
         """Logits of p(x_0 | x_t) for some of the packed rows, whatever is to be chosen."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from multimdm.process import Mixture, Process, Time
 from multimdm.process.chunks import chunk_rows
+from multimdm.process.places import at_home
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.tied import shown
 
@@ -39,7 +40,7 @@ def guided(network: Network, process: Process, batch: Batch, scale: float | int)
             c, u = (network.logits(f[rows]) for f in (with_prompt, without))  # pyright: ignore[reportFunctionMemberAccess]
             # Tokens that are never predicted have -inf in both, whose difference is no number.
             result = reduce(torch.where(c.isneginf(), c, u + (1 + scale) * (c - u)), rows)
-            parts.append(result if isinstance(result, tuple) else (result,))
+            parts.append(tuple(map(at_home, result if isinstance(result, tuple) else (result,))))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
     return call

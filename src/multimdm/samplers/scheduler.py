@@ -15,6 +15,7 @@ from torch import Tensor
 
 from multimdm.process import Generator, Process, Time
 from multimdm.process.checks import require
+from multimdm.process.places import at_home
 from multimdm.samplers.ancestral import Ancestral
 from multimdm.samplers.batch import Batch
 from multimdm.samplers.clean import Choice, law_of_choice
@@ -148,7 +149,7 @@ class ProcessScheduler:
         tokens = sample.clamp_max(V - 1)
 
         def network(x_t: Tensor, t: Time, positions: Tensor, valid: Tensor | None, reduce) -> tuple[Tensor, ...]:
-            (chosen,) = reduce(model_output[positions], slice(None))
+            chosen = at_home(reduce(model_output[positions], slice(None))[0])
             tokens[positions] = chosen
             return (chosen,)
 

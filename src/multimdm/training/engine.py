@@ -23,7 +23,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from multimdm.models import Backbone, rebuilt
 from multimdm.models.arithmetic import has_bfloat16
+from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.ranks import join_ranks, launched, part_ranks
+from multimdm.process.places import home_of
 from multimdm.training.settings import TrainSettings
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -38,8 +40,10 @@ class Engine:
     def __init__(self, network: Backbone, train: TrainSettings) -> None:
         join_ranks("nccl" if torch.cuda.is_available() else "gloo")
         # Precision is set by the recipe, below. Without cpu=True accelerate does not see that CPU ranks are several.
-        self._accelerator = Accelerator(mixed_precision="no", cpu=not torch.cuda.is_available())
+        self._accelerator = Accelerator(mixed_precision="no", cpu=find_device("auto").type == "cpu")
         self.device = self._accelerator.device
+        self.home = home_of(self.device)
+        """Where texts, states and times are: beside the network, or on the CPU if its device has no float64."""
         self.rank, self.ranks = self._accelerator.process_index, self._accelerator.num_processes
         self.is_main = self._accelerator.is_main_process
         if self.ranks != launched():

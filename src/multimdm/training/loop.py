@@ -203,7 +203,7 @@ class _Run:
                 self.reader.expect((following + part.start, len(part)) for part in self.parts)
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
-            by_time = torch.zeros(2, TIMES, dtype=torch.float64, device=self.engine.device)
+            by_time = torch.zeros(2, TIMES, dtype=torch.float64, device=self.engine.home)
             for number, (_, batch) in enumerate(batches):
                 torch.manual_seed(derive(self.seed, "dropout", self.step, number, self.engine.rank))
                 with self.engine.accumulating(last=number == len(batches) - 1):
@@ -249,7 +249,7 @@ class _Run:
 
     def _batches(self) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the step's global batch."""
-        device, first_of_step = self.engine.device, self.step * self.train.batch_size
+        device, first_of_step = self.engine.home, self.step * self.train.batch_size
         generator = torch.Generator().manual_seed(derive(self.seed, "times", self.step))
         drawn = draw_times(self.train.times, stratified_times(self.train.batch_size, generator))
         for part in self.parts:
@@ -273,7 +273,7 @@ class _Run:
         if self.pairs is None:
             return (self.reader or self.job.source.train)(first, num), None
         example, noise = self.pairs.train(first, num)
-        return example, noise.to(self.engine.device)
+        return example, noise.to(self.engine.home)
 
     def _check_finite(self, terms: dict[str, float], norm: float) -> None:
         if math.isfinite(terms["loss"]) and math.isfinite(norm):

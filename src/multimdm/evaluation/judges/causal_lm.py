@@ -86,7 +86,7 @@ class CausalLMJudge:
             logits = self._network(input_ids=x, attention_mask=valid[:, window].to(device).long()).logits
             where = kept.to(device)
             losses = F.cross_entropy(logits[:, :-1][where].float(), x[:, 1:][where], reduction="none")
-            nll += torch.zeros(kept.shape, dtype=torch.float64).masked_scatter(kept, losses.double().cpu()).sum(1)
+            nll += torch.zeros(kept.shape, dtype=torch.float64).masked_scatter(kept, losses.cpu().double()).sum(1)
             tokens += kept.sum(1)
         return Scores(nll, tokens)
 
