@@ -114,21 +114,22 @@ class Consistency:
         lesson = Lesson(self.teacher, path.shown(x_s), s, shown, batch.valid)
         told, teacher_told = (self._told(*state, end, rows) for state, rows in (((x_t, t), asked), ((x_s, s), shown)))
         rows_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
+        # First the rows that the teacher has something to say about, then the others: chunks take theirs by number.
+        order, told_rows = torch.argsort(~taught, stable=True), int(rows_before[-1])
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
             first, last = int(rows_before[rows.start]), int(rows_before[rows.stop])
-            known = None if last - first == len(logits) else ~taught[rows]
-            logits = told(logits, rows)
-            hidden = logits if known is None else logits[~known]
-            here = torch.arange(rows.start, rows.stop, device=taught.device)
-            unknown = rows if known is None else here[~known]
+            logits, all_hidden = told(logits, rows), last - first == len(logits)
+            unknown = rows if all_hidden else order[first:last]
+            hidden = logits if isinstance(unknown, slice) else logits[beside(unknown - rows.start, logits)]
             target = teacher_told(lesson.logits(slice(first, last)), slice(first, last))
             named = None if end is None else _among(hidden, target)
             distance = divergence_of_logits(self.settings.divergence, hidden if named is None else named, target)
             matching = total(distance, weight, unknown)
             revealed = matching.new_zeros(())
-            if known is not None:
-                revealed = self._revealed(logits[known], clean[rows][known], weight, here[known])
+            if not all_hidden:
+                known = order[told_rows + rows.start - first : told_rows + rows.stop - last]
+                revealed = self._revealed(logits[beside(known - rows.start, logits)], clean[known], weight, known)
             if named is not None:
                 revealed = revealed + total(at_home(hidden.logsumexp(-1) - named.logsumexp(-1)), weight, unknown)
             return matching + revealed, matching.detach(), revealed.detach()

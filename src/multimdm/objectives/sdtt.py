@@ -76,9 +76,10 @@ class Sdtt:
         if self.context is not None:
             x_t = self.context.shown(network, self.process, batch, x_t, t)
         asked = batch.asked(self.process.active(x_t))
-        lesson, state, time = self._simulate(batch, path, x_t, t, delta, asked)
-        own_state, own_time = x_t[asked], t[:, None].expand_as(x_t)[asked]
-        weight = of_rows(batch.weight, asked.nonzero()[:, 0])
+        where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+        lesson, state, time = self._simulate(batch, path, x_t, t, delta, asked, where)
+        own_state, own_time = x_t[where], t[where[0]]
+        weight = of_rows(batch.weight, where[0])
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
             target = self.process.posterior_logits(lesson.logits(rows), state[rows], time[rows])
@@ -113,32 +114,34 @@ class Sdtt:
         t: Float[Tensor, " B"],
         delta: float,
         asked: Bool[Tensor, "B L"],
+        where: tuple[Int64[Tensor, " N"], ...],
     ) -> tuple[Lesson, Tensor, Tensor]:
         """The teacher's targets at the packed positions, and the states and times that they are predictions of."""
         if self.teacher is None:
             raise ValueError("SDTT needs a teacher: objective.taught_by(network)")
-        x, lesson, target, state, time = x_t, None, None, x_t[asked], t[:, None].expand_as(x_t)[asked]
+        x, target, state, time = x_t, None, x_t[where], t[where[0]]
+        packed = torch.zeros_like(x_t).index_put(where, torch.arange(len(state), device=x_t.device))
         for start, end in self.times(t, delta):
             hidden = asked & self.process.active(x)
-            now = start[:, None].expand_as(x)
             lesson = Lesson(self.teacher, path.shown(x), start, hidden, batch.valid)
-            still = hidden[asked]
             if target is None:
-                target = lesson
+                target, there = lesson, where
             else:  # where a token is still hidden, the newer prediction counts
-                target.replace(still, lesson)
-            state, time = torch.where(still, x[asked], state), torch.where(still, now[asked], time)
+                there = hidden.nonzero(as_tuple=True)
+                target.replace(packed[there], lesson)
+            still = hidden[where]
+            state, time = torch.where(still, x[where], state), torch.where(still, start[where[0]], time)
             clean = x.clamp_max(self.process.vocab_size - 1)
-            clean[hidden] = self._draw(lesson, x[hidden], now[hidden], x.shape, hidden, batch.generator)
+            clean[there] = self._draw(lesson, x[there], start[there[0]], x.shape, there, batch.generator)
             x = torch.where(hidden, path.reverse_sample(clean, x, end, start, batch.generator), x)
         assert target is not None
         return target, state, time
 
     def _draw(
-        self, lesson: Lesson, x: Tensor, t: Tensor, shape: torch.Size, hidden: Tensor, generator: Generator
+        self, lesson: Lesson, x: Tensor, t: Tensor, shape: torch.Size, there: tuple[Tensor, ...], generator: Generator
     ) -> Int64[Tensor, " N"]:
         """Clean tokens from the teacher's posterior."""
-        u = uniform(shape, generator, x.device)[hidden]
+        u = uniform(shape, generator, x.device)[there]
         drawn = torch.empty_like(x)
         rows_at_once = chunk_rows(self.process.vocab_size, x, _CHUNK_ENTRIES)
         for first in range(0, len(lesson), rows_at_once):
