@@ -379,18 +379,23 @@ class _Run:
 
     def _save(self) -> None:
         with self._timed("save"):
-            if self.engine.is_main or self.engine.sharded:  # shards are gathered by all ranks
+            together = self.engine.together
+            if self.engine.is_main or together is not None:  # shards are gathered and written by all ranks
                 tensors, model = self.engine.state(), self._current_model()
                 if self.teacher is not None:
                     tensors |= self.teacher.state()
-                if self.pairs is not None:
-                    tensors |= self.pairs.state()
-                if self.engine.is_main:
-                    about = self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts
-                    if self.writer is None:
-                        self.checkpoints.save(*about)
-                    else:  # what was gathered from the GPU is a copy, which training does not touch
-                        self.writer.run(partial(self.checkpoints.save, *about))
+                if model is not None:  # the main rank's
+                    if self.pairs is not None:
+                        tensors |= self.pairs.state()
+                    about = self.step, model, tensors, self.recipe, self.job.fingerprint, self.starts, together
+                    write = partial(self.checkpoints.save, *about)
+                else:
+                    assert together is not None
+                    write = partial(together.write, tensors)
+                if self.writer is None:
+                    write()
+                else:  # what was taken from the GPU is a copy, which training does not touch
+                    self.writer.run(write)
 
     def _stopped(self, saved: str) -> BaseException:
         """Leave once the main rank has saved: a launcher ends all ranks when the first one leaves."""
@@ -400,10 +405,13 @@ class _Run:
         self.display.close()
         return self.signals.leaving(f"{self.job.name}: saved {saved}" if self.engine.is_main else None)
 
-    def _current_model(self) -> Model:
+    def _current_model(self) -> Model | None:
+        """With the averaged weights; the main rank's, which others only help to gather."""
         weights = self.ema.average if self.ema is not None else self.engine.weights
         step = {"command": self.job.command, "name": self.job.name, "steps": self.step, "recipe": self.recipe}
         network = self.engine.whole_network(weights)
+        if network is None:
+            return None
         return replace(self.job.model, network=network, lineage=(*self.job.model.lineage, step))
 
     def _restore(self, found: Checkpoint) -> None:
@@ -419,7 +427,7 @@ class _Run:
             raise ValueError(
                 f"{found.path} holds another network: {model.network.config} instead of {self.engine.network.config}"
             )
-        tensors = found.tensors()
+        tensors = found.tensors(self.engine.spread() | (self.teacher.spread() if self.teacher is not None else {}))
         self.engine.restore(tensors)
         if self.teacher is not None:
             self.teacher.restore(tensors)
@@ -439,7 +447,7 @@ class _Run:
         target = self.out / "model"
         if self.engine.is_main or self.engine.sharded:
             model = self._current_model()
-            if self.engine.is_main:
+            if model is not None:
                 model.save(target, replace=True)
                 self.display.say(f"{self.job.name}: wrote {target}")
         return Outcome(target, self.nelbo, dict(self.seconds))
