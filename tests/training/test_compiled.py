@@ -16,7 +16,7 @@ from support.runs import tiny_distillation, tiny_job, tiny_starts
 
 pytestmark = [
     pytest.mark.unchecked,  # the compiler would trace the checks
-    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),  # of the compiler, who looks at all of a tensor
+    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),  # the compiler looks at all of a tensor
 ]
 
 TRAIN = {"steps": 3, "batch_size": 8, "micro_batch": 4, "warmup": 0, "compile": True, "precision": "bfloat16"}
