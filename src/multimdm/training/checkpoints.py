@@ -90,11 +90,11 @@ class Checkpoints:
         target = self.directory / f"step-{step:08d}"
         try:
             with whole_directory(target) as partial:
-                if together is None:
-                    write_safetensors(dict(tensors), partial / _TENSORS)
-                else:  # first of all: the others wait to hear where
+                if together is not None:  # first of all: the others wait to hear where
                     together.write(tensors, partial / _SHARDS)
                 model.save(partial / "model")
+                if together is None:
+                    write_safetensors(dict(tensors), partial / _TENSORS)
                 about = {"format": 1, "step": step, "recipe": recipe, "data": data, "starts": dict(starts or {})}
                 about["files"] = _describe(partial)
                 about["sha256"] = seal(about)
