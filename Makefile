@@ -75,6 +75,7 @@ bench: .venv/installed  ## measure speed as ratios
 	$(BIN)/python benchmarks/tales.py
 	$(BIN)/python benchmarks/prepare.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/half_precision.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/serving.py

@@ -293,7 +293,7 @@ def test_what_has_no_perfect_network_is_refused(tmp_path, calls, capsys):
         (["--length", "49"], "length must be at most 48"),
         (["--judge", "./nowhere"], "judge './nowhere' cannot be found"),
         (["--data", "./nowhere", "--nelbo"], "nowhere"),
-        (["--device", "gpu"], "device must be auto, cpu, cuda or cuda:NUMBER; got 'gpu'"),
+        (["--device", "gpu"], "device must be auto, cpu, mps, cuda or cuda:NUMBER; got 'gpu'"),
         (["--order", "confidence", "--block-length", "4"], "tiny: steps must be at least the number of blocks, 12"),
     ],
 )

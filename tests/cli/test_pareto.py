@@ -130,7 +130,7 @@ def test_an_autoregressive_model_among_others(models, tmp_path, capsys):
         (["--names", "a", "a"], "models must have different names"),
         (["--judge", "none"], "there is no front without GenPPL"),
         (["--align-entropy", "-1"], "--align-entropy must be"),
-        (["--device", "cuda:x"], "device must be auto, cpu, cuda or cuda:NUMBER; got 'cuda:x'"),
+        (["--device", "cuda:x"], "device must be auto, cpu, mps, cuda or cuda:NUMBER; got 'cuda:x'"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(arguments, message, models, tmp_path, calls, capsys):

@@ -16,8 +16,10 @@ TRAINING = {
     "duo": (15.0, 0.0175, 2),
     "autoregressive": (15.0, 0.008, 2),
     "candi": (90.0, 0.019, 2),  # the noise has as many numbers as there are logits, and is drawn in float64
-    "consistency": (32.0, 0.023, 10),  # two tables; rows are sorted by what the teacher sees, in each chunk anew
-    "sdtt": (46.0, 0.058, 23),  # two tables; the teacher takes two steps, and each asks where something is hidden
+    # Two tables. Waits: where the student, and where the teacher, is asked; how many rows of a chunk the teacher knows.
+    "consistency": (32.0, 0.023, 4),
+    # Two tables. Waits: as above, and where something is still hidden after the first of the teacher's two steps.
+    "sdtt": (46.0, 0.058, 5),
     "coupled": (52.0, 0.026, 2),  # what x_1 tells joins the logits in a table of its own
 }
 

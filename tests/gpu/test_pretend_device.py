@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from multimdm.evaluation.judges.causal_lm import arithmetic
 from pretend_gpu import DeviceMismatchError, PretendTensor, pretend_gpu
 
 
@@ -116,6 +117,16 @@ def test_autocast_takes_matrix_products_to_bfloat16():
         y.float().sum().backward()
         assert weight.grad is not None
         assert weight.grad.dtype == torch.float32
+
+
+def test_judges_multiply_in_bfloat16_on_a_gpu_alone():
+    products = []
+    for device in ("cpu", "cuda:0"):
+        with pretend_gpu(), torch.no_grad():
+            x = torch.ones(2, 2, device=device)
+            with arithmetic(torch.device(device)):
+                products.append((x @ x).dtype)
+    assert products == [torch.float32, torch.bfloat16]
 
 
 def test_float64_kernels_are_counted():

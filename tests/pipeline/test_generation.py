@@ -326,5 +326,5 @@ def test_a_model_is_loaded_onto_a_device(tmp_path, monkeypatch):
     assert find_device("cuda:1") == torch.device("cuda:1")
     with pytest.raises(ValueError, match="there are 2 GPUs here, cuda:0 to cuda:1"):
         find_device("cuda:2")
-    with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:NUMBER; got 'gpu'"):
+    with pytest.raises(ValueError, match="device must be auto, cpu, mps, cuda or cuda:NUMBER; got 'gpu'"):
         find_device("gpu")

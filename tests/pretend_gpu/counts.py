@@ -1,6 +1,6 @@
 """What a GPU would have done: kernels launched, bytes moved, and waits of the host for the device."""
 
-import traceback
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -70,9 +70,11 @@ class Counts:
 
 def site() -> str:
     """The file and line of the package from which the device was asked."""
-    for frame in reversed(traceback.extract_stack(limit=60)):
-        if "/multimdm/" in frame.filename:
-            return f"{frame.filename.split('/multimdm/')[-1]}:{frame.lineno}"
+    frame = sys._getframe(1)
+    while frame is not None:
+        if "/multimdm/" in frame.f_code.co_filename:
+            return f"{frame.f_code.co_filename.split('/multimdm/')[-1]}:{frame.f_lineno}"
+        frame = frame.f_back
     return "elsewhere"
 
 

@@ -1,12 +1,13 @@
 """Tensors of the pretend GPU, and the mode in which they are made.
 
-For torch's own machinery (autograd, autocast) a pretend tensor is a wrapper on the CPU; for Python it is on cuda:0.
-Every operation on it comes here, is refused if it mixes devices, is counted, and computed by the CPU.
+For torch's own machinery (autograd, autocast) a pretend tensor is a wrapper on the CPU; for Python it is on cuda:0 or,
+of Apple's GPU, on mps:0. Every operation on it comes here, is refused if it mixes devices, is counted, and computed by
+the CPU. Apple's GPU refuses float64.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
 from unittest import mock
 
 import torch
@@ -18,7 +19,6 @@ from pretend_gpu.compiled import schedule_of
 from pretend_gpu.counts import Counts, site
 
 aten = torch.ops.aten
-CUDA = torch.device("cuda", 0)
 
 _WAITS = {
     aten._local_scalar_dense.default,
@@ -37,6 +37,10 @@ _FLASH = 1
 
 class DeviceMismatchError(RuntimeError):
     """Tensors of the host and of the device met in one operation."""
+
+
+class Float64Error(TypeError):
+    """A tensor of float64 came to a device that has none."""
 
 
 class PretendTensor(torch.Tensor):
@@ -58,17 +62,21 @@ class PretendTensor(torch.Tensor):
         wrapper.held = held
         return wrapper
 
+    def __init__(self, held: Tensor, requires_grad: bool = False) -> None:
+        if held.dtype == torch.float64 and _place.type == "mps":
+            raise Float64Error(f"{site()} puts float64 on {_place}, which does not have it")
+
     __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
 
     @property
     def device(self) -> torch.device:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Where it says it is."""
-        return CUDA
+        return _place
 
     @property
     def is_cuda(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As a GPU's tensor."""
-        return True
+        """As a GPU's tensor, unless it is Apple's."""
+        return _place.type == "cuda"
 
     def __repr__(self, **_: Any) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         return f"PretendTensor({tuple(self.shape)}, {self.dtype})"
@@ -129,6 +137,8 @@ class _Mode(TorchDispatchMode):
 def _run(counts: Counts, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if func is aten._fused_sdp_choice.default:
         return _FLASH
+    if not _concerns(args) and not _concerns(kwargs.values()):
+        return func(*args, **kwargs)
     tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
     ours = [x for x in tensors if isinstance(x, PretendTensor)]
     theirs = [x for x in tensors if not isinstance(x, PretendTensor)]
@@ -148,13 +158,23 @@ def _run(counts: Counts, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return return_and_correct_aliasing(func, args, kwargs, wrapped) if ours else wrapped
 
 
+def _concerns(values: Iterable[Any]) -> bool:
+    """Whether the device has to do with these arguments."""
+    for x in values:
+        if isinstance(x, PretendTensor) or (isinstance(x, torch.device) and x.type == _place.type):
+            return True
+        if isinstance(x, list | tuple | dict) and _concerns(x.values() if isinstance(x, dict) else x):
+            return True
+    return False
+
+
 def _is_here(func: Any, args: tuple, ours: list, wanted: Any) -> bool:
     """Whether the result is on the device."""
     if func.overloadpacket is aten.copy_:
         return isinstance(args[0], PretendTensor)
     if wanted is None or (func.overloadpacket is aten._to_copy and ours):  # autograd takes it for one of the host
         return bool(ours)
-    return torch.device(wanted).type == "cuda"
+    return torch.device(wanted).type == _place.type
 
 
 def _check(counts: Counts, func: Any, kwargs: dict[str, Any], ours: list, theirs: list, here: bool) -> None:
@@ -168,10 +188,10 @@ def _check(counts: Counts, func: Any, kwargs: dict[str, Any], ours: list, theirs
         counts.uploads[site()] += 1
     elif mixed and packet is not aten.copy_:
         shapes = [tuple(x.shape) for x in mixed]
-        raise DeviceMismatchError(f"{func} at {site()} mixes tensors of cuda:0 with tensors of the host, {shapes}")
+        raise DeviceMismatchError(f"{func} at {site()} mixes tensors of {_place} with tensors of the host, {shapes}")
     generator = kwargs.get("generator")
     if here and isinstance(generator, torch.Generator):
-        raise DeviceMismatchError(f"{func} at {site()} draws on cuda:0 by a generator of the host")
+        raise DeviceMismatchError(f"{func} at {site()} draws on {_place} by a generator of the host")
 
 
 def _count_waits(counts: Counts, func: Any, args: tuple) -> None:
@@ -184,13 +204,13 @@ def _count_waits(counts: Counts, func: Any, args: tuple) -> None:
 
 
 @contextlib.contextmanager
-def pretend_gpu() -> Iterator[Counts]:
-    """Inside, cuda:0 is there and counts what it is asked for.
+def pretend_gpu(kind: Literal["cuda", "mps"] = "cuda") -> Iterator[Counts]:
+    """Inside, cuda:0 or mps:0 is there and counts what it is asked for.
 
-    torch.autocast for cuda is that of the CPU, which takes the same matrix products to bfloat16.
+    torch.autocast for it is that of the CPU, which takes the same matrix products to bfloat16.
     """
-    global _counts
-    before, _counts = _counts, Counts()
+    global _counts, _place
+    before, _counts, _place = (_counts, _place), Counts(), torch.device(kind, 0)
     autocast, make, make_as = torch.autocast, torch.tensor, torch.as_tensor
     with contextlib.ExitStack() as stack:
         for name, value in {
@@ -199,6 +219,7 @@ def pretend_gpu() -> Iterator[Counts]:
             "autocast": lambda device, *args, **kwargs: autocast("cpu", *args, **kwargs),
             "tensor": _made_by(make),
             "as_tensor": _made_by(make_as),
+            "backends.mps.is_available": lambda: kind == "mps",
         }.items():
             stack.enter_context(mock.patch(f"torch.{name}", value))
         stack.enter_context(mock.patch("multimdm.process.fusing.has_compiler", return_value=True))
@@ -211,7 +232,7 @@ def pretend_gpu() -> Iterator[Counts]:
         try:
             yield _counts
         finally:
-            _counts = before
+            _counts, _place = before
 
 
 def _run_compiled(function: Callable, args: tuple[Any, ...], _: bool) -> Any:
@@ -256,6 +277,7 @@ class _Compiled(torch.autograd.Function):
 
 
 _counts: Counts | None = None
+_place = torch.device("cuda", 0)
 
 
 def _running() -> Counts:

@@ -17,6 +17,7 @@ from multimdm.objectives import Elbo
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask
 from multimdm.training.building import adapt_job, distill_job, pretrain_job
+from multimdm.training.checkpoints import open_checkpoint
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
@@ -135,6 +136,24 @@ def test_two_ranks_learn_what_one_does(folder, tmp_path, strategy):
     one, two = (load_file(tmp_path / run / "model" / "adapter_model.safetensors") for run in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, atol=2e-3, rtol=2e-2)
+
+
+def test_four_ranks_with_shards_recomputation_and_bfloat16(folder, tmp_path):
+    """As the recipe of the 8B model has it: a base in bfloat16 that is spread over ranks, an adapter in float32."""
+    how = {"steps": 2, "batch_size": 8, "precision": "bfloat16", "recompute": True, "strategy": "fsdp"}
+    sections = recipe(folder, lora={"precision": "bfloat16"}, train=how, log={"checkpoint_every": 1})
+    file = tmp_path / "adapted.yaml"
+    file.write_text(yaml.safe_dump(sections))
+    finish(start(["adapt", str(file), "--out", str(tmp_path / "four")], ranks=4))
+    adapt(folder, tmp_path / "one", lora={"precision": "bfloat16"}, train=how)
+    for ours, theirs in zip(metrics(tmp_path / "one"), metrics(tmp_path / "four"), strict=True):
+        assert theirs["loss"] == pytest.approx(ours["loss"], rel=0.02)
+    learnt = load_file(tmp_path / "four" / "model" / "adapter_model.safetensors")
+    assert {x.dtype for x in learnt.values()} == {torch.float32}
+    checkpoint = tmp_path / "four" / "checkpoints" / "step-00000002"
+    assert len(list((checkpoint / "training").iterdir())) == 4
+    kept, trained = open_checkpoint(checkpoint).tensors(), sum(x.numel() for x in learnt.values())
+    assert sum(x.numel() for name, x in kept.items() if name.startswith("weights.")) == trained, "the base is not kept"
 
 
 def test_an_adapted_model_is_distilled(folder, tmp_path):

@@ -8,7 +8,7 @@ from multimdm.models.arithmetic import Precision
 
 Device = Annotated[
     str,
-    tyro.conf.arg(metavar="auto|cpu|cuda[:N]", help="Where networks compute. auto takes a GPU if there is one."),
+    tyro.conf.arg(metavar="auto|cpu|cuda[:N]|mps", help="Where networks compute. auto takes a GPU if there is one."),
 ]
 
 PrecisionOption = Annotated[

@@ -12,6 +12,7 @@ from multimdm.evaluation.real_text import RealText
 from multimdm.objectives.times import stratified_times
 from multimdm.pipeline import Model
 from multimdm.process import Streams
+from multimdm.process.places import home_of
 
 
 class Part(NamedTuple):
@@ -54,7 +55,7 @@ def parts_of(model: Model, text: RealText, sequences: int, draws: int, seed: int
     example = text.take(sequences)
     n = len(example.ids)
     times = validation_times(n, draws, seed)
-    device = next(model.network.parameters()).device
+    device = home_of(next(model.network.parameters()).device)
     for start in range(0, n, batch_size):
         rows = slice(start, min(start + batch_size, n))
         part = example.rows(rows)

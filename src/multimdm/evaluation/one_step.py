@@ -24,6 +24,7 @@ from multimdm.evaluation.nelbo import NelboSums
 from multimdm.objectives.base import Network
 from multimdm.process import MultiMask, Streams
 from multimdm.process.draws import Generator, pick, uniform
+from multimdm.process.places import beside, exact
 from multimdm.process.precision import widened
 from multimdm.process.quantile import Cells, bucket_information, bucket_probability, buckets, numbers
 
@@ -112,7 +113,7 @@ def token_log_probs_given_noise(
 
     def reduce(logits: Tensor, rows: slice) -> Tensor:
         log_probs = (widened(logits) / temperature).log_softmax(-1)
-        return log_probs.gather(-1, clean[rows, None])[:, 0].double()
+        return exact(log_probs.gather(-1, beside(clean[rows, None], log_probs))[:, 0])
 
     ones = torch.ones(len(ids), dtype=torch.float64, device=ids.device)
     found = network(process.path_to(noise).shown(noise), ones, counted, valid, reduce)

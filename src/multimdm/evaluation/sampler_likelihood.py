@@ -27,6 +27,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating
 from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, MultiMask, Process
+from multimdm.process.places import exact
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.choice import Choice
 from multimdm.samplers.confidence import Confidence
@@ -131,7 +132,7 @@ def _forced(
     true = truth[candidates]
 
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
-        weights = step.choice.weights(logits).double()
+        weights = exact(step.choice.weights(logits))
         share = weights.gather(-1, true[rows, None])[:, 0] / weights.sum(-1)
         return question.sureness(step.choice.allowed(logits), true[rows]), share.log()
 

@@ -31,6 +31,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating, length_of
 from multimdm.pipeline.ranks import shared
 from multimdm.process import Process, Streams, Time
+from multimdm.process.places import exact, home_of
 from multimdm.process.precision import widened
 from multimdm.samplers.loop import generate
 from multimdm.samplers.steps import step_of
@@ -108,7 +109,7 @@ def shortfall_of_sampler(
     sampling = drawing.sampling(steps, temperature)
     require(sampling.guidance == 0, f"guidance must be 0 where predictions are compared; got {sampling.guidance}")
     step, L = step_of(process, sampling), length_of(model, drawing.length)
-    device = next(model.network.parameters()).device
+    device = home_of(next(model.network.parameters()).device)
 
     def of(first: int) -> list[tuple[Tensor, Tensor]]:
         num = min(drawing.batch_size, drawing.num - first)
@@ -144,15 +145,15 @@ class Watched:
         reduce: Callable[[Tensor, slice], Any] | None = None,
     ) -> Any:
         """What the network says; the difference is noted."""
-        exact = self._perfect(x_t, t, positions, valid)
+        perfect = self._perfect(x_t, t, positions, valid)
         state, time = x_t[positions], torch.as_tensor(t, dtype=torch.float64, device=x_t.device)
         each = time.reshape(-1, 1).expand(x_t.shape)[positions]
         parts: list[Tensor] = []
 
         def compared(logits: Tensor, rows: slice) -> Any:
             posteriors = (
-                self._process.posterior_logits(widened(one), state[rows], each[rows]).double().log_softmax(-1)
-                for one in (exact[rows].to(logits.device), logits)
+                exact(self._process.posterior_logits(widened(one), state[rows], each[rows])).log_softmax(-1)
+                for one in (perfect[rows].to(home_of(logits.device)), logits)
             )
             parts.append(divergence(*posteriors))
             assert reduce is not None

@@ -10,8 +10,10 @@ from torch.utils.checkpoint import checkpoint
 
 from multimdm.models.config import DiTConfig
 from multimdm.models.head import Reduce, reduce_logits
+from multimdm.models.inputs import brought
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
 from multimdm.process import Mixture, NoisyMixture, Time
+from multimdm.process.places import beside, home_of
 from multimdm.process.precision import widened
 
 
@@ -84,6 +86,8 @@ class DiT(nn.Module):
         positions: Bool[Tensor, "B L"] | None,
         valid: Bool[Tensor, "B L"] | None,
     ) -> Tensor:
+        weight = self.output_layer.linear.weight
+        x_t, positions, valid = brought(x_t, weight), brought(positions, weight), brought(valid, weight)
         x = self._embed(x_t)
         L = x.shape[1]
         if self.config.max_length < L:
@@ -125,14 +129,13 @@ class DiT(nn.Module):
             return x.new_zeros(1, 1)
         if t is None:
             raise ValueError(f"t must be given: this network is conditioned on {self.config.conditioning}")
-        t = torch.as_tensor(t, device=x.device)
-        t = widened(t)
+        t = widened(torch.as_tensor(t, device=home_of(x.device)))
         if t.shape != x.shape[: t.ndim] or t.ndim > 2:
             raise ValueError(
                 f"t must be a number or have shape [B] or [B, L] of {list(x.shape[:2])}; got {list(t.shape)}"
             )
         t = t.reshape((*t.shape, *[1] * (2 - t.ndim)))
-        return sigma_of_time(t) if self.config.conditioning == "sigma" else t
+        return beside(sigma_of_time(t) if self.config.conditioning == "sigma" else t, x)
 
     def _attention_mask(self, valid: Tensor | None, L: int) -> Tensor | None:
         """Who may attend to whom, [B or 1, 1, L or 1, L]; None if the plain or the causal pattern will do."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.process.chunks import TRAINED_ON_A_GPU, chunk_rows
+from multimdm.process.places import at_home
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of logits on a CPU: 32 MB in float32."""
@@ -45,10 +46,12 @@ class _ReducedLogits(torch.autograd.Function):
         needs = [grad_enabled and need for need in ctx.needs_input_grad[:3]]
         wants_gradient = any(needs)
         gradients = [torch.zeros_like(x) if need else None for x, need in zip(inputs, needs, strict=True)]
+        # That of the weight, the largest by far, is written by the first chunk and need not be zero before.
+        gradients[1] = torch.empty_like(weight) if needs[1] else None
         entries = TRAINED_ON_A_GPU if _as_on_a_gpu.get() else _CHUNK_ENTRIES
         rows_per_chunk = chunk_rows(weight.shape[0], features, entries, wants_gradient)
         parts: list[tuple[Tensor, ...]] = []
-        matrix = None
+        matrix, begun = None, False
         for start in range(0, max(1, len(features)), rows_per_chunk):
             rows = slice(start, min(start + rows_per_chunk, len(features)))
             logits = F.linear(features[rows], weight, bias)
@@ -59,8 +62,11 @@ class _ReducedLogits(torch.autograd.Function):
             if wants_gradient and _is_loss(result[0]) and result[0].requires_grad:
                 (slope,) = torch.autograd.grad(result[0], logits)
                 matrix = weight.to(slope.dtype) if matrix is None else matrix  # once: autocast's own copy is its secret
-                _add_gradients(gradients, slope, features, matrix, rows)
-            parts.append(tuple(x.detach() for x in result))
+                _add_gradients(gradients, slope, features, matrix, rows, begun)
+                begun = True
+            parts.append(tuple(at_home(x.detach()) for x in result))
+        if gradients[1] is not None and not begun:
+            gradients[1].zero_()
         ctx.gradients = gradients  # not `save_for_backward`: the backward pass scales them in place
         results = tuple(_join(column) for column in zip(*parts, strict=True))
         ctx.mark_non_differentiable(*(x for i, x in enumerate(results) if i > 0 or not _is_loss(x)))
@@ -85,17 +91,21 @@ def chunks_as_on_a_gpu() -> Iterator[None]:
 
 
 def _add_gradients(
-    gradients: list[Tensor | None], slope: Tensor, features: Tensor, matrix: Tensor, rows: slice
+    gradients: list[Tensor | None], slope: Tensor, features: Tensor, matrix: Tensor, rows: slice, begun: bool
 ) -> None:
-    """Of a chunk's loss, by features, weight and bias, as far as they are wanted; `matrix` is the weight as `slope`."""
+    """Of a chunk's loss, by features, weight and bias, as far as they are wanted; `matrix` is the weight as `slope`.
+
+    Unless another chunk has `begun`, the weight's gradient is written over and not added to.
+    """
     of_features, of_weight, of_bias = gradients
     if of_features is not None:
         of_features[rows] = (slope @ matrix).to(features.dtype)
     if of_weight is not None:
         if slope.dtype == of_weight.dtype:
-            of_weight.addmm_(slope.T, features[rows].to(slope.dtype))
+            of_weight.addmm_(slope.T, features[rows].to(slope.dtype), beta=float(begun))
         else:  # multiplied in the precision of autocast, summed in that of the weight
-            of_weight += slope.T @ features[rows].to(slope.dtype)
+            product = slope.T @ features[rows].to(slope.dtype)
+            of_weight.add_(product) if begun else of_weight.copy_(product)
     if of_bias is not None:
         of_bias += slope.sum(0, dtype=of_bias.dtype)
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from multimdm.models.head import Reduce, reduce_logits
+from multimdm.models.inputs import brought
 from multimdm.models.llada_adapter import Adapter
 from multimdm.models.llada_config import LLaDAConfig
 from multimdm.models.llada_layers import LLaDABlock, RmsNorm, rotary_angles
@@ -84,6 +85,8 @@ class LLaDA(nn.Module):
         valid: Bool[Tensor, "B L"] | None = None,
     ) -> Tensor:
         """What the head sees: [B, L, d]; with `positions`, [positions.sum(), d]."""
+        weight = self.ff_out.weight
+        x_t, positions, valid = brought(x_t, weight), brought(positions, weight), brought(valid, weight)
         x = self._embed(x_t)
         L, config = x.shape[1], self.config
         if config.max_length < L:

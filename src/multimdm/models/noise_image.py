@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from multimdm.process.places import exact
+
 
 def noise_image(noise: Float[Tensor, "B L n"], rows: Float[Tensor, "V d"]) -> Float[Tensor, "B L d"]:
     """sum_v eps_v rows_v of standard Gaussians eps: from eps itself (n = V), or in law from n = d Gaussians.
@@ -24,9 +26,9 @@ def noise_image(noise: Float[Tensor, "B L n"], rows: Float[Tensor, "V d"]) -> Fl
 def _root(rows: Float[Tensor, "V d"]) -> Float[Tensor, "d d"]:
     """R with R^T R = rows^T rows, up to the rounding of the rows' precision."""
     wide = torch.promote_types(rows.dtype, torch.float32)
-    gram = (rows.to(wide).T @ rows.to(wide)).double()
+    gram = exact(rows.to(wide).T @ rows.to(wide))
     d = len(gram)
     # Of embeddings that do not fill the space G has no root: lift it by what rounding has done to it anyway.
     lift = torch.finfo(wide).eps * d**0.5 * gram.detach().diagonal().mean()
     lifted = gram + lift * torch.eye(d, dtype=gram.dtype, device=gram.device)
-    return torch.linalg.cholesky_ex(lifted).L.mT.to(rows.dtype)
+    return torch.linalg.cholesky_ex(lifted).L.mT.to(rows.dtype).to(rows.device)

@@ -25,6 +25,7 @@ from multimdm.objectives.settings import ConsistencySettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import Path, Process
 from multimdm.process.cross_entropy import cross_entropy
+from multimdm.process.places import at_home, beside
 from multimdm.process.precision import widened
 
 
@@ -116,18 +117,20 @@ class Consistency:
         # The teacher is asked where x_s is hidden too: the n-th such row is row number n of its lesson.
         taught = self.process.active(x_s)[where]
         taught_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
+        num_taught = int(taught_before[-1])
+        # First the rows that are taught, then the others, so that chunks take theirs by number and no one waits.
+        order = torch.argsort(~taught, stable=True)
         teacher_asked = asked & self.process.active(x_s)
         lesson = Lesson(self.teacher, path.shown(x_s), s, teacher_asked, batch.valid)
         student_says = self._compared(path, x_t, t, where)
-        teacher_says = self._compared(path, x_s, s, tuple(index[taught] for index in where))
+        teacher_says = self._compared(path, x_s, s, tuple(index[order[:num_taught]] for index in where))
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-            here = torch.arange(rows.start, rows.stop, device=logits.device)
             taught_rows = slice(int(taught_before[rows.start]), int(taught_before[rows.stop]))
-            revealed_at_s = None if taught_rows.stop - taught_rows.start == len(logits) else ~taught[rows]
+            all_taught = taught_rows.stop - taught_rows.start == len(logits)
             logits = student_says(logits, rows)
-            hidden = logits if revealed_at_s is None else logits[~revealed_at_s]
-            hidden_rows = rows if revealed_at_s is None else here[~revealed_at_s]
+            hidden_rows = rows if all_taught else order[taught_rows]
+            hidden = logits if isinstance(hidden_rows, slice) else logits[beside(hidden_rows - rows.start, logits)]
 
             # D(f_t(. | x_t), f_s(. | x_s)), among the tokens that x_1 leaves to the teacher
             target = teacher_says(lesson.logits(taught_rows), taught_rows)
@@ -136,11 +139,15 @@ class Consistency:
 
             # -log f_t(x_0 | x_t) where x_0 shows at s, and -log of the mass of those tokens where it does not
             revealed = matching.new_zeros(())
-            if revealed_at_s is not None:
-                tokens = clean[rows][revealed_at_s]
-                revealed = self._revealed(logits[revealed_at_s], tokens, weight, here[revealed_at_s])
+            if not all_taught:
+                first = num_taught + rows.start - taught_rows.start
+                last = num_taught + rows.stop - taught_rows.stop
+                shown_rows = order[first:last]
+                shown = logits[beside(shown_rows - rows.start, logits)]
+                revealed = self._revealed(shown, clean[shown_rows], weight, shown_rows)
             if path.x_1 is not None:
-                revealed = revealed + total(hidden.logsumexp(-1) - compared.logsumexp(-1), weight, hidden_rows)
+                mass = at_home(hidden.logsumexp(-1) - compared.logsumexp(-1))
+                revealed = revealed + total(mass, weight, hidden_rows)
             return matching + revealed, matching.detach(), revealed.detach()
 
         loss, matching, revealed = network(path.shown(x_t), t, asked, batch.valid, reduce)
@@ -168,10 +175,10 @@ class Consistency:
                     return cross_entropy(wide, clean, "sum")
                 return total(cross_entropy(wide, clean, "none"), weight, rows)
             case "smoothed":
-                target = _smoothed(clean, wide.detach() > -torch.inf, self.settings.smoothing, wide.dtype)
+                target = _smoothed(beside(clean, wide), wide.detach() > -torch.inf, self.settings.smoothing, wide.dtype)
                 return total(divergence(self.settings.divergence, wide, target), weight, rows)
             case "skip":
-                return wide.new_zeros(())
+                return at_home(wide.new_zeros(()))
 
 
 def _among(logits: Float[Tensor, "n V"], target: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:

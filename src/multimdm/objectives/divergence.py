@@ -10,9 +10,11 @@ from torch.autograd.function import once_differentiable
 from multimdm._checks import require
 from multimdm.objectives.settings import Divergence
 from multimdm.process.fusing import fused, fuses
+from multimdm.process.places import reading
 from multimdm.process.precision import widened
 
 
+@reading
 def divergence(kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Tensor, "n V"]) -> Float[Tensor, " n"]:
     """Of the distribution softmax(logits) from the one with the log-probabilities `teacher`, in float32 or better.
 
@@ -24,6 +26,7 @@ def divergence(kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Te
     return _Divergence.apply(logits, teacher.to(logits.dtype), kind)
 
 
+@reading
 def divergence_of_logits(
     kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Tensor, "n V"]
 ) -> Float[Tensor, " n"]:

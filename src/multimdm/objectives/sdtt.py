@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from multimdm._checks import require
@@ -26,7 +26,7 @@ from multimdm.objectives.settings import SdttSettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import Path, Process
 from multimdm.process.chunks import chunk_rows
-from multimdm.process.draws import Generator, draw_token, invert_cdf, uniform
+from multimdm.process.draws import draw_token, invert_cdf, uniform
 from multimdm.process.fusing import fuses
 from multimdm.process.precision import widened
 
@@ -88,8 +88,8 @@ class Sdtt:
         if self.context is not None:
             x_t = self.context.shown(network, self.process, batch, x_t, t)
         asked = batch.asked(self.process.active(x_t))
-        where = asked.nonzero(as_tuple=True)
-        targets = self._simulate(batch, path, x_t, t, delta, asked)
+        where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+        targets = self._simulate(batch, path, x_t, t, delta, asked, where)
         packed = path.at(where)
         state = x_t[where]
         time = t[where[0]]
@@ -130,29 +130,33 @@ class Sdtt:
         t: Float[Tensor, " B"],
         delta: float,
         asked: Bool[Tensor, "B L"],
+        where: tuple[Int64[Tensor, " N"], ...],
     ) -> Targets:
         """The teacher's reverse steps from x_t, and what it predicted on the way."""
         if self.teacher is None:
             raise ValueError("SDTT needs a teacher: objective.taught_by(network)")
         x = x_t
         target = None
-        state = x_t[asked]
-        time = t[:, None].expand_as(x_t)[asked]
+        state = x_t[where]
+        time = t[where[0]]
+        row_of = torch.zeros_like(x_t).index_put(where, torch.arange(len(state), device=x_t.device))
         for start, end in self.times(t, delta):
             hidden = asked & self.process.active(x)
-            now = start[:, None].expand_as(x)
             lesson = Lesson(self.teacher, path.shown(x), start, hidden, batch.valid)
             # Where a token is still hidden, the newer prediction counts.
-            still = hidden[asked]
             if target is None:
                 target = lesson
+                there = where
             else:
-                target.replace(still, lesson)
-            state = torch.where(still, x[asked], state)
-            time = torch.where(still, now[asked], time)
+                there = hidden.nonzero(as_tuple=True)
+                target.replace(row_of[there], lesson)
+            still = hidden[where]
+            state = torch.where(still, x[where], state)
+            time = torch.where(still, start[where[0]], time)
             # x_end ~ p(. | x_start, clean, x_1) with clean ~ f_teacher(. | x_start)
             clean = x.clamp_max(self.process.vocab_size - 1)
-            clean[hidden] = self._draw(lesson, path.at(hidden), x[hidden], now[hidden], hidden, batch.generator)
+            u = uniform(x.shape, batch.generator, x.device)[there]
+            clean[there] = self._draw(lesson, path.at(there), x[there], start[there[0]], u)
             x = torch.where(hidden, path.reverse_sample(clean, x, end, start, batch.generator), x)
         assert target is not None
         return Targets(target, state, time)
@@ -163,11 +167,9 @@ class Sdtt:
         path: Path,
         x: Int64[Tensor, " N"],
         t: Float[Tensor, " N"],
-        hidden: Bool[Tensor, "B L"],
-        generator: Generator,
+        u: Float64[Tensor, " N"],
     ) -> Int64[Tensor, " N"]:
-        """Clean tokens from the teacher's posterior."""
-        u = uniform(hidden.shape, generator, x.device)[hidden]
+        """Clean tokens from the teacher's posterior, by one number each."""
         drawn = torch.empty_like(x)
         rows_at_once = chunk_rows(self.process.vocab_size, x, _CHUNK_ENTRIES)
         for first in range(0, len(lesson), rows_at_once):

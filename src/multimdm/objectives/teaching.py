@@ -47,7 +47,7 @@ class Lesson:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def replace(self, rows: Bool[Tensor, " N"], other: "Lesson") -> None:
+    def replace(self, rows: Int64[Tensor, " n"], other: "Lesson") -> None:
         """Take over another lesson in these rows, of which it has as many."""
         self._kept = self._kept.index_put((rows,), other._kept)  # a new tensor: this one may be the teacher's own
 

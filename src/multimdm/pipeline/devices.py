@@ -6,16 +6,24 @@ import torch
 
 from multimdm.pipeline.ranks import launched
 
-_NAME = re.compile(r"auto|cpu|cuda(:\d+)?")
+_NAME = re.compile(r"auto|cpu|cuda(:\d+)?|mps")
 
 
 def find_device(name: str) -> torch.device:
-    """The device of this name, once it is known to be there; auto is a GPU if there is one."""
+    """The device of this name, once it is known to be there; auto is a GPU if there is one: NVIDIA's or AMD's, Apple's.
+
+    Apple's GPU is for one process: it has no way to talk to others.
+    """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:NUMBER; got {name!r}")
+        raise ValueError(f"device must be auto, cpu, mps, cuda or cuda:NUMBER; got {name!r}")
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "mps" if _has_mps() and launched() == 1 else "cpu"
     device = torch.device(name)
+    if device.type == "mps":
+        if not _has_mps():
+            raise ValueError("device mps: there is no Apple GPU that torch can use here; use cpu")
+        if launched() > 1:
+            raise ValueError("device mps: Apple's GPU works for one process; several ranks need cpu")
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise ValueError(f"device {name}: cuda is not available here; use cpu")
@@ -25,3 +33,8 @@ def find_device(name: str) -> torch.device:
         if device.index is not None and device.index >= count:
             raise ValueError(f"device {name}: there are {count} GPUs here, cuda:0 to cuda:{count - 1}")
     return device
+
+
+def _has_mps() -> bool:
+    """Whether torch was built for Apple's GPUs and there is one."""
+    return torch.backends.mps.is_available()

@@ -15,6 +15,7 @@ from multimdm.data.tokenizer import Tokenizer
 from multimdm.pipeline.canvas import Canvas, empty_canvas
 from multimdm.pipeline.ranks import shared
 from multimdm.process import Hybrid, Streams
+from multimdm.process.places import home_of
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.autoregressive import generate_autoregressive
 from multimdm.samplers.candi import generate_candi
@@ -111,7 +112,7 @@ def fill(model: "Model", canvas: Canvas, sampling: Sampling, run: Run) -> Sample
     sampling = resolve(sampling, model.advice)
     run.check()
     length_of(model, canvas.given.shape[1])
-    device = next(model.network.parameters()).device
+    device = home_of(next(model.network.parameters()).device)
     canvas = canvas.to(device)
     make = _maker(model, canvas, sampling)
 

@@ -8,9 +8,11 @@ from torch.nn import functional as F
 
 from multimdm.process import fused_readout
 from multimdm.process.fusing import fuses
+from multimdm.process.places import reading
 from multimdm.process.precision import widened
 
 
+@reading
 def cross_entropy(
     logits: Float[Tensor, "N V"], clean: Int64[Tensor, " N"], reduction: Literal["none", "sum"]
 ) -> Float[Tensor, "..."]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from multimdm._checks import require
 from multimdm.process.checks import check_weights
 from multimdm.process.fusing import fused, fuses
+from multimdm.process.places import beside, exact
 from multimdm.process.precision import widened
 from multimdm.process.streams import Streams
 
@@ -66,7 +67,7 @@ def invert_cdf(weights: Shaped[Tensor, "*rows V"], u: Float64[Tensor, "*rows"]) 
     V = flat.shape[-1]
     whole, summed_in = V // _BLOCK * _BLOCK, torch.promote_types(weights.dtype, torch.float32)
     parts = flat[:, :whole].unflatten(-1, (whole // _BLOCK, _BLOCK)), flat[:, None, whole:]
-    sums = torch.cat([part.sum(-1, dtype=summed_in) for part in parts], dim=-1).double()
+    sums = exact(torch.cat([part.sum(-1, dtype=summed_in) for part in parts], dim=-1))
     return _inside(flat, sums, target, lambda weight: weight).reshape(u.shape)
 
 
@@ -93,8 +94,8 @@ def _inside(table: Tensor, sums: Tensor, u: Tensor, weights: Callable[[Tensor], 
     """The block in which u times the total falls, and the column inside it: `weights` are those of table entries."""
     V = table.shape[-1]
     block, rest = _search(sums, u * sums.sum(-1))
-    columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=table.device)
-    inside = weights(table.gather(1, columns.clamp_max(V - 1))).double().masked_fill(columns >= V, 0.0)
+    columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=block.device)
+    inside = exact(weights(table.gather(1, beside(columns.clamp_max(V - 1), table)))).masked_fill(columns >= V, 0.0)
     column, _ = _search(inside, rest)
     return (block * _BLOCK + column).clamp_max_(V - 1)
 

@@ -27,6 +27,7 @@ from multimdm.process.checks import check_ids, check_same_shape, check_table
 from multimdm.process.draws import Generator, uniform
 from multimdm.process.fusing import fuses
 from multimdm.process.mixture import NoisyMixture
+from multimdm.process.places import at_home, beside
 from multimdm.process.precision import widened
 from multimdm.process.schedule import Schedule, check_schedule
 from multimdm.process.settings import USUAL_RANKS
@@ -187,7 +188,8 @@ class Hybrid:
         check_ids("x_0", x_0, self.vocab_size)
         check_table("log_probs", log_probs, x_0, self.vocab_size)
         check_time("t", t)
-        return self._weighed(log_probs.gather(-1, x_0[..., None].long())[..., 0], x_0, t)
+        picked = at_home(log_probs.gather(-1, beside(x_0, log_probs)[..., None].long())[..., 0])
+        return self._weighed(picked, x_0, t)
 
     def logit_loss(self, logits: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], t: Time) -> Float[Tensor, " N"]:
         """The same for softmax(logits), in float32 or better; on a GPU without a table of log-probabilities."""

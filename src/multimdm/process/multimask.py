@@ -20,6 +20,7 @@ from multimdm.process.fusing import fused_of_any_shape
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
 from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor
+from multimdm.process.places import beside
 from multimdm.process.precision import widened
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
@@ -241,7 +242,7 @@ class MultiMask(Process):
         if self.readout == "posterior":
             return weights
         self._check_prediction("weights", weights, x_t)
-        joined = join_weights(widened(weights), self._explained(x_t), self._others_factor(x_t, t))
+        joined = join_weights(widened(weights), self._explained(beside(x_t, weights)), self._others_factor(x_t, t))
         return joined.to(weights.dtype)
 
     def posterior_logits(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
@@ -253,7 +254,7 @@ class MultiMask(Process):
             return logits
         check_ids("x_t", x_t, self.num_states)
         check_table("logits", logits, x_t, self.vocab_size)
-        return join_logits(widened(logits), self._explained(x_t), self._others_factor(x_t, t))
+        return join_logits(widened(logits), self._explained(beside(x_t, logits)), self._others_factor(x_t, t))
 
     def reverse_sample(
         self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
+from multimdm.process.places import beside
 from multimdm.process.schedule import ScheduleValues
 
 
@@ -25,14 +26,14 @@ def join_logits(
     logits: Float[Tensor, "*shape V"], explained: Bool[Tensor, "*shape V"], others: Float64[Tensor, "*shape"]
 ) -> Float[Tensor, "*shape V"]:
     """Posterior logits; tokens whose mask is seen are `explained`, and all others have the factor `others`."""
-    return logits + torch.where(explained, 0.0, others.log().to(logits.dtype)[..., None])
+    return logits + torch.where(explained, 0.0, beside(others.log().to(logits.dtype), logits)[..., None])
 
 
 def join_weights(
     weights: Float[Tensor, "*shape V"], explained: Bool[Tensor, "*shape V"], others: Float64[Tensor, "*shape"]
 ) -> Float[Tensor, "*shape V"]:
     """The same for probabilities, up to a factor per position."""
-    return weights * torch.where(explained, 1.0, others.to(weights.dtype)[..., None])
+    return weights * torch.where(explained, 1.0, beside(others.to(weights.dtype), weights)[..., None])
 
 
 def join_masses(

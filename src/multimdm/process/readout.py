@@ -15,16 +15,19 @@ from torch.autograd.function import once_differentiable
 
 from multimdm.process.assignment import Groups
 from multimdm.process.chunks import chunk_rows
+from multimdm.process.places import reading
 
 _CHUNK_ENTRIES = 2**21
 """Entries of a chunk of rows on a CPU: 8 MB in float32."""
 
 
+@reading
 def picked(log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"]) -> Float[Tensor, " N"]:
     """log p(x_0)."""
     return log_probs.gather(1, x_0[:, None])[:, 0]
 
 
+@reading
 def group_masses(
     log_probs: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], groups: Groups
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, "N M"]]:
@@ -32,6 +35,7 @@ def group_masses(
     return _GroupMasses.apply(log_probs, x_0, groups)
 
 
+@reading
 def log1p_sum(
     log_probs: Float[Tensor, "N V"],
     x_0: Int64[Tensor, " N"],
@@ -78,7 +82,7 @@ class _Log1pSum(torch.autograd.Function):
         total = odds.new_empty(log_probs.shape[0])
         for rows in _chunks(log_probs):
             scaled = _scaled(log_probs[rows], x_t[rows], odds[rows])
-            total[rows] = torch.log1p(scaled).sum(-1, dtype=odds.dtype)
+            total[rows] = scaled.log1p_().sum(-1, dtype=odds.dtype)
         return log_probs.gather(1, x_0[:, None])[:, 0], log_probs.gather(1, x_t[:, None])[:, 0], total
 
     @staticmethod
@@ -88,7 +92,7 @@ class _Log1pSum(torch.autograd.Function):
         gradient = torch.empty_like(log_probs)
         for rows in _chunks(log_probs):
             scaled = _scaled(log_probs[rows], x_t[rows], odds[rows])
-            gradient[rows] = grad_total[rows, None].to(scaled.dtype) * (scaled / (1 + scaled))
+            gradient[rows] = scaled.div_(1 + scaled).mul_(grad_total[rows, None].to(scaled.dtype))
         for index, grad in ((x_0, grad_0), (x_t, grad_t)):
             gradient.scatter_add_(1, index[:, None], grad[:, None].to(gradient.dtype))
         return gradient, None, None, None

@@ -20,6 +20,7 @@ from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.draws import Generator, uniform
 from multimdm.process.mixture import Mixture
 from multimdm.process.multimask import MultiMask
+from multimdm.process.places import at_home, beside
 from multimdm.process.precision import widened
 from multimdm.process.schedule import ScheduleValues
 from multimdm.process.terms import LossTerms
@@ -120,8 +121,8 @@ class TiedPath(Path):
         own = torch.where(at_x_1, -torch.log1p((M - 1) * beta_t), 0.0).to(logits.dtype)
         others = torch.where(at_x_1, 0.0, -torch.inf).to(logits.dtype)
         tokens = torch.arange(self.process.vocab_size, device=logits.device)
-        explained = self.process.designated_mask(tokens) == x_t[..., None]
-        return logits + torch.where(explained, own[..., None], others[..., None])
+        explained = self.process.designated_mask(tokens) == beside(x_t, logits)[..., None]
+        return logits + torch.where(explained, beside(own, logits)[..., None], beside(others, logits)[..., None])
 
     def loss(self, logits: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
         """Both terms of the loss density of -log p(x_0 | x_1).
@@ -138,13 +139,14 @@ class TiedPath(Path):
         hidden = self.process.active(x_t)
 
         # -alpha'/(1 - alpha) (-log p(x_0))
-        log_p_x_0 = log_probs.gather(-1, x_0[..., None])[..., 0]
+        log_p_x_0 = at_home(log_probs.gather(-1, beside(x_0, log_probs)[..., None])[..., 0])
         reconstruction = torch.where(hidden, v.d_alpha / v.one_minus_alpha * log_p_x_0, 0.0)
 
         # pi_j, the sum of p over the tokens of mask j
         home = self.process.designated_mask(x_0)
-        groups = self.process.designated_mask(torch.arange(V, device=x_0.device)) - V
+        groups = self.process.designated_mask(torch.arange(V, device=log_probs.device)) - V
         pi = log_probs.new_zeros((*x_0.shape, self.process.num_masks)).index_add(-1, groups, log_probs.exp())
+        pi = at_home(pi)
         pi_x_1 = pi.gather(-1, (self.x_1 - V)[..., None])[..., 0]
         pi_home = pi.gather(-1, (home - V)[..., None])[..., 0]
 

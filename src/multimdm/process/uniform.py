@@ -17,6 +17,7 @@ from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused
 from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
 from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
+from multimdm.process.places import beside
 from multimdm.process.precision import widened
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
@@ -130,10 +131,10 @@ class Uniform(Process):
         """Leave-one-out weights times p_t(x_t | .): up to a factor, 1 + V alpha / (1 - alpha) at x_t."""
         self._check_prediction("weights", weights, x_t)
         check_time("t", t)
-        v, index = self._at("t", t, x_t), x_t[..., None].long()
+        v, index = self._at("t", t, x_t), beside(x_t, weights)[..., None].long()
         factor = v.one_minus_alpha / (self.vocab_size * v.alpha + v.one_minus_alpha)  # of the others, beside x_t
         working = torch.promote_types(weights.dtype, torch.float32)
-        scaled = (weights.to(working) * factor.to(working)[..., None]).to(weights.dtype)
+        scaled = (weights.to(working) * beside(factor.to(working), weights)[..., None]).to(weights.dtype)
         return scaled.scatter(-1, index, weights.gather(-1, index))
 
     def posterior_logits(self, logits: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
@@ -144,7 +145,8 @@ class Uniform(Process):
         v = self._at("t", t, x_t)
         evidence = torch.log1p(self.vocab_size * v.alpha / v.one_minus_alpha).expand(x_t.shape)
         wide = widened(logits)
-        return wide.scatter_add(-1, x_t[..., None].long(), evidence[..., None].to(wide.dtype))
+        evidence = beside(evidence.to(wide.dtype), wide)
+        return wide.scatter_add(-1, beside(x_t, wide)[..., None].long(), evidence[..., None])
 
     def reverse_sample(
         self, clean: Ids, x_t: Ids, s: Time, t: Time, generator: Generator = None

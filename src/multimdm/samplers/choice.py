@@ -18,6 +18,7 @@ from torch import Tensor
 from multimdm.process import Process, Time
 from multimdm.process.draws import draw_token, invert_cdf
 from multimdm.process.fusing import fuses
+from multimdm.process.places import has_float64
 from multimdm.process.precision import widened
 from multimdm.samplers.settings import TemperatureOn
 
@@ -124,7 +125,9 @@ def keep_top_p(weights: Float[Tensor, "n V"], p: float | int) -> Float[Tensor, "
     if p >= 1:
         return weights
     ordered = torch.sort(weights, dim=-1, descending=True, stable=True)
-    running = ordered.values.double().cumsum(-1)
+    # A table, so it stays where it is: without float64 the cut may be a token off where the share is met within 1e-6.
+    widest = torch.float64 if has_float64(weights.device) else torch.float32
+    running = ordered.values.to(widest).cumsum(-1)
     before = running - ordered.values
     outside = before >= p * running[..., -1:]
     outside[..., 0] = False  # rounding may not empty a row

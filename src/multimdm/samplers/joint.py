@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from multimdm._checks import require
 from multimdm.process import Mixture, Process, Streams
+from multimdm.process.places import beside
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.loop import unfinished
 from multimdm.samplers.question import Hypotheses, Question
@@ -196,7 +197,7 @@ def _best(logits: Tensor, top: int, chosen: Tensor) -> tuple[Tensor, ...]:
     """Ids and probabilities of the most probable tokens, and log p of the chosen ones, whatever the temperature."""
     log_probs = torch.log_softmax(logits.float(), -1)
     best, ids = log_probs.topk(min(top, logits.shape[-1]), dim=-1)
-    return ids, best.exp(), log_probs.gather(-1, chosen[:, None])[:, 0]
+    return ids, best.exp(), log_probs.gather(-1, beside(chosen, log_probs)[:, None])[:, 0]
 
 
 def _tops(question: Question, *columns: Tensor) -> list[Top]:

@@ -19,6 +19,7 @@ from multimdm.process import Mixture, Path, Process, Time, fused_readout
 from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import uniform
 from multimdm.process.fusing import fuses
+from multimdm.process.places import at_home, beside
 from multimdm.process.precision import widened
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.blocks import Front
@@ -100,7 +101,7 @@ class Question:
             token = posterior.argmax(-1) if self.peak else chosen
             return fused_readout.picked(without(posterior, self.late), token).exp()
         probs = torch.softmax(without(widened(posterior), self.late), -1)
-        return probs.amax(-1) if self.peak else probs.gather(-1, chosen[:, None])[:, 0]
+        return probs.amax(-1) if self.peak else probs.gather(-1, beside(chosen, probs)[:, None])[:, 0]
 
     def posterior(self, logits: Float[Tensor, "n V"], rows: slice) -> Float[Tensor, "n V"]:
         """Logits of p(x_0 | x_t, x_1) for some of the packed rows, whatever is to be chosen."""
@@ -195,7 +196,7 @@ def guided(network: Network, vocab_size: int, guidance: Guidance) -> Network:
             c, u = (network.logits(f[rows]) for f in (with_prompt, without_it))  # pyright: ignore[reportFunctionMemberAccess]
             # Tokens that are never predicted have -inf in both, whose difference is no number.
             result = reduce(torch.where(c.isneginf(), c, u + (1 + guidance.scale) * (c - u)), rows)
-            parts.append(result if isinstance(result, tuple) else (result,))
+            parts.append(tuple(map(at_home, result if isinstance(result, tuple) else (result,))))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
     return call

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.process import Generator, Process, Time
+from multimdm.process.places import at_home
 from multimdm.samplers.batch import Batch
 from multimdm.samplers.grid import Grid
 from multimdm.samplers.process_checks import refuse_tied
@@ -147,7 +148,9 @@ class ProcessScheduler:
         if prompt_mask is not None:
             free &= ~prompt_mask
         question = move.question(self.process, Batch(sample, free, generator=generator), k)
-        hypotheses = question.put_to(lambda x_t, t, positions, valid, reduce: reduce(model_output[positions], _ALL))
+        hypotheses = question.put_to(
+            lambda x_t, t, positions, valid, reduce: tuple(map(at_home, reduce(model_output[positions], _ALL)))
+        )
         moved = move.move(question, hypotheses, k)
         if not return_dict:
             return moved.x, hypotheses.clean

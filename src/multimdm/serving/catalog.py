@@ -14,6 +14,7 @@ from multimdm.pipeline import Model, load
 from multimdm.pipeline.canvas import GAP
 from multimdm.pipeline.hub import local_directory
 from multimdm.process import MultiMask, Process
+from multimdm.process.places import home_of
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.settings import Order, Sampling
 from multimdm.samplers.steps import orders_of
@@ -55,7 +56,7 @@ class Offer:
     @cached_property
     def device(self) -> torch.device:
         """Where the network is."""
-        return next(self.model.network.parameters()).device
+        return home_of(next(self.model.network.parameters()).device)
 
     @property
     def masked(self) -> bool:

@@ -25,7 +25,7 @@ class Batches:
 
     def of(self, step: int) -> Iterator[tuple[Example, Batch]]:
         """This rank's parts of the global batch of a step."""
-        device, first_of_step = self._engine.device, step * self._train.batch_size
+        device, first_of_step = self._engine.home, step * self._train.batch_size
         generator = torch.Generator().manual_seed(derive(self._seed, "times", step))
         drawn = draw_times(self._train.times, stratified_times(self._train.batch_size, generator))
         for part in self._parts:
@@ -60,4 +60,4 @@ class Batches:
         if self._pairs is None:
             return (self._reader or self._source.train)(first, num), None
         example, noise = self._pairs.train(first, num)
-        return example, noise.to(self._engine.device)
+        return example, noise.to(self._engine.home)

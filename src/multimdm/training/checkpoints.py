@@ -2,7 +2,8 @@
 
 step-00000500/
   model/                 the model as `multimdm.load` reads it (the moving average, if there is one)
-  training.safetensors   the weights themselves and the optimiser's state
+  training.safetensors   the weights themselves and the optimiser's state; under FSDP a directory, training/, in which
+                         every rank has written its shards
   training.json          step, recipe, size and sha256 of every file, and sha256 of this account itself
 """
 
@@ -14,7 +15,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -23,10 +24,14 @@ from multimdm.pipeline import Model, load
 from multimdm.pipeline.files import read_safetensors, sha256_of, write_safetensors
 from multimdm.pipeline.model import load_outline
 
+if TYPE_CHECKING:
+    from multimdm.training.sharded import Together
+
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
 _ABOUT = "training.json"
 _TENSORS = "training.safetensors"
+_SHARDS = "training"
 _UNSEALED = frozenset(["format", "step", "recipe", "data", "starts", "files"])
 """All that the accounts of older versions hold, which have no sha256 of their own."""
 
@@ -52,9 +57,13 @@ class Checkpoint:
         """The same; of a model with an adapter, the adapter without its base."""
         return load_outline(self.path / "model")
 
-    def tensors(self) -> dict[str, Tensor]:
-        """What the optimiser needs to go on."""
-        return read_safetensors(self.path / _TENSORS)
+    def tensors(self, spread: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """What the optimiser needs to go on; of shards, what this rank needs of the tensors that it has `spread`."""
+        if not (self.path / _SHARDS).is_dir():
+            return read_safetensors(self.path / _TENSORS)
+        from multimdm.training.sharded import read_shards
+
+        return read_shards(self.path / _SHARDS, spread or {})
 
 
 class Checkpoints:
@@ -71,13 +80,20 @@ class Checkpoints:
         recipe: dict[str, Any],
         data: str = "",
         starts: Mapping[str, str] | None = None,
+        together: "Together | None" = None,
     ) -> Path:
-        """Write one; then, and only then, remove those that are too old."""
+        """Write one; then, and only then, remove those that are too old.
+
+        If tensors are spread over ranks that write `together`, the main rank saves, and all others write.
+        """
         target = self.directory / f"step-{step:08d}"
         try:
             with whole_directory(target) as partial:
+                if together is not None:  # first of all: the others wait to hear where
+                    together.write(tensors, partial / _SHARDS)
                 model.save(partial / "model")
-                write_safetensors(dict(tensors), partial / _TENSORS)
+                if together is None:
+                    write_safetensors(dict(tensors), partial / _TENSORS)
                 about = {"format": 1, "step": step, "recipe": recipe, "data": data, "starts": dict(starts or {})}
                 about["files"] = _describe(partial)
                 about["sha256"] = seal(about)

@@ -24,7 +24,9 @@ from multimdm.models import Backbone, rebuilt
 from multimdm.models.arithmetic import has_bfloat16
 from multimdm.pipeline.devices import find_device
 from multimdm.pipeline.ranks import join_ranks, launched, part_ranks
+from multimdm.process.places import home_of
 from multimdm.training.settings import TrainSettings
+from multimdm.training.sharded import Together
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 """What AdamW remembers of a weight."""
@@ -42,11 +44,15 @@ class Engine:
         self.is_main = self.rank == 0
         several_gpus = self.ranks > 1 and torch.cuda.is_available()  # each rank has taken the one of its number
         self.device = torch.device("cuda", torch.cuda.current_device()) if several_gpus else find_device("auto")
+        self.home = home_of(self.device)
+        """Where texts, states and times are: beside the network, or on the CPU if its device has no float64."""
         self.bfloat16 = train.precision == "bfloat16" or (
             train.precision == "auto" and self.device.type == "cuda" and has_bfloat16(self.device)
         )
         self.sharded = train.strategy == "fsdp" and self.ranks > 1
         self._mesh = init_device_mesh(self.device.type, (self.ranks,)) if self.sharded else None
+        self.together = Together(self.ranks) if self.sharded else None
+        """Who writes checkpoints, if every rank writes its own part."""
         self._compiled = train.compile
         self.network = self.place(network).train()
         self.network.recompute = train.recompute
@@ -170,7 +176,7 @@ class Engine:
         if self.ranks == 1:
             return
         wrapped = weakref.ref(self._callable)
-        self._callable = self.network
+        self._callable, self.together = self.network, None
         if (error := sys.exception()) is not None:
             traceback.clear_frames(error.__traceback__)  # which hold what was called when it was raised
         gc.collect()
@@ -182,12 +188,26 @@ class Engine:
     # ----------------------------------------------------------------- state
 
     def state(self) -> dict[str, Tensor]:
-        """Everything the optimiser knows, and the weights; whole, on the CPU. All ranks must ask."""
+        """Everything the optimiser knows, and the weights, on the CPU; shards stay shards."""
         tensors = {f"weights.{name}": x for name, x in zip(self.names, self.weights, strict=True)}
         for name, weight in zip(self.names, self.weights, strict=True):
             for moment in _MOMENTS:
                 tensors[f"{moment}.{name}"] = self.optimizer.state[weight][moment]
-        return {name: full(x.detach()).cpu() for name, x in tensors.items()}
+        return self.copied(tensors)
+
+    def copied(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """On the CPU, as they are to be written; what every rank has is the main one's to write."""
+        if self.together is None:
+            return {name: x.detach().cpu() for name, x in tensors.items()}
+        own = {name: x for name, x in tensors.items() if self.is_main or isinstance(x, DTensor)}
+        return {name: self.together.copied(x) for name, x in own.items()}
+
+    def spread(self) -> dict[str, Tensor]:
+        """What of `state` is spread over ranks, and how."""
+        if not self.sharded:
+            return {}
+        kinds = ("weights", *_MOMENTS[:2])
+        return {f"{kind}.{name}": x for name, x in zip(self.names, self.weights, strict=True) for kind in kinds}
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -198,11 +218,14 @@ class Engine:
                 moment: like(tensors[f"{moment}.{name}"], weight) for moment in _MOMENTS[:2]
             } | {"step": tensors[f"step.{name}"].to("cpu" if self.sharded else self.device)}
 
-    def whole_network(self, weights: Sequence[Tensor]) -> Backbone:
-        """A network on the CPU with these weights (the average, say) in place of its own. All ranks must ask."""
-        return rebuilt(
-            self.network, {name: full(x.detach()).cpu() for name, x in zip(self.names, weights, strict=True)}
-        )
+    def whole_network(self, weights: Sequence[Tensor]) -> Backbone | None:
+        """A network on the CPU with these weights (the average, say) in place of its own, for the main rank.
+
+        All ranks must ask; the others only lend their shards.
+        """
+        gathered = (full(x.detach()) for x in weights)
+        whole = {name: x.cpu() for name, x in zip(self.names, gathered, strict=True) if self.is_main}
+        return rebuilt(self.network, whole) if self.is_main else None
 
 
 def full(x: Tensor) -> Tensor:
@@ -211,7 +234,9 @@ def full(x: Tensor) -> Tensor:
 
 
 def like(whole: Tensor, weight: Tensor) -> Tensor:
-    """A whole tensor, spread over ranks as `weight` is."""
+    """A whole tensor, spread over ranks as `weight` is; one that is spread stays so."""
+    if isinstance(whole, DTensor):
+        return whole
     whole = whole.to(weight.device)
     if not isinstance(weight, DTensor):
         return whole.clone()

@@ -158,7 +158,7 @@ class _Run:
             self.batches.read_ahead(self.step + 1)
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
-            by_time = torch.zeros(2, TIMES, dtype=torch.float64, device=self.engine.device)
+            by_time = torch.zeros(2, TIMES, dtype=torch.float64, device=self.engine.home)
             for number, (_, batch) in enumerate(batches):
                 torch.manual_seed(derive(self.seed, "dropout", self.step, number, self.engine.rank))
                 with self.engine.accumulating(last=number == len(batches) - 1):
@@ -236,14 +236,20 @@ class _Run:
 
     def _save(self) -> None:
         with self._timed("save"):
-            if self.engine.is_main or self.engine.sharded:  # shards are gathered by all ranks
+            together = self.engine.together
+            if self.engine.is_main or together is not None:  # shards are gathered and written by all ranks
                 tensors, model = self.state.tensors(), self.state.model(self.step)
-                if self.engine.is_main:
-                    about = self.step, model, tensors, self.state.recipe, self.job.fingerprint, self.starts
-                    if self.writer is None:
-                        self.checkpoints.save(*about)
-                    else:  # what was gathered from the GPU is a copy, which training does not touch
-                        self.writer.run(partial(self.checkpoints.save, *about))
+                if model is not None:  # the main rank's
+                    tensors |= self.state.tensors_of_main()
+                    about = self.step, model, tensors, self.state.recipe, self.job.fingerprint, self.starts, together
+                    write = partial(self.checkpoints.save, *about)
+                else:
+                    assert together is not None
+                    write = partial(together.write, tensors)
+                if self.writer is None:
+                    write()
+                else:  # what was taken from the GPU is a copy, which training does not touch
+                    self.writer.run(write)
 
     def _stopped(self, saved: str) -> BaseException:
         """Leave once the main rank has saved: a launcher ends all ranks when the first one leaves."""
@@ -261,7 +267,7 @@ class _Run:
         target = self.out / "model"
         if self.engine.is_main or self.engine.sharded:
             model = self.state.model(self.step)
-            if self.engine.is_main:
+            if model is not None:
                 model.save(target, replace=True)
                 self.display.say(f"{self.job.name}: wrote {target}")
         return Outcome(target, self.nelbo, dict(self.seconds))

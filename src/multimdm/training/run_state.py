@@ -57,11 +57,16 @@ class RunState:
         with self.engine.evaluating(), self.ema.applied() if self.ema is not None else nullcontext():
             yield
 
-    def model(self, step: int) -> Model:
-        """The model after so many steps, with the averaged weights. All ranks must ask if weights are sharded."""
+    def model(self, step: int) -> Model | None:
+        """The main rank's: the model after so many steps, with the averaged weights.
+
+        All ranks must ask if weights are sharded; those that only help to gather get None.
+        """
         weights = self.ema.average if self.ema is not None else self.engine.weights
         stage = {"command": self.job.command, "name": self.job.name, "steps": step, "recipe": self.recipe}
         network = self.engine.whole_network(weights)
+        if network is None:
+            return None
         return replace(self.job.model, network=network, lineage=(*self.job.model.lineage, stage))
 
     def tensors(self) -> dict[str, Tensor]:
@@ -69,9 +74,11 @@ class RunState:
         tensors = self.engine.state()
         if self.teacher is not None:
             tensors |= self.teacher.state()
-        if self.pairs is not None:
-            tensors |= self.pairs.state()
         return tensors
+
+    def tensors_of_main(self) -> dict[str, Tensor]:
+        """What every rank has alike, so that the main one alone writes it."""
+        return self.pairs.state() if self.pairs is not None else {}
 
     def restore(self, found: Checkpoint) -> None:
         """Take up what a checkpoint of the same run holds."""
@@ -87,7 +94,7 @@ class RunState:
             raise ValueError(
                 f"{found.path} holds another network: {model.network.config} instead of {self.engine.network.config}"
             )
-        tensors = found.tensors()
+        tensors = found.tensors(self.engine.spread() | (self.teacher.spread() if self.teacher is not None else {}))
         self.engine.restore(tensors)
         if self.teacher is not None:
             self.teacher.restore(tensors)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from multimdm.models import Backbone
-from multimdm.training.engine import Engine, full, like
+from multimdm.training.engine import Engine, like
 
 _PREFIX = "teacher."
 
@@ -47,8 +47,12 @@ class Teacher:
         self._engine.reshard(self._network)
 
     def state(self) -> dict[str, Tensor]:
-        """Its weights, whole, on the CPU. All ranks must ask."""
-        return {_PREFIX + name: full(x.detach()).cpu() for name, x in self._weights.items()}
+        """Its weights, on the CPU; shards stay shards."""
+        return self._engine.copied({_PREFIX + name: x for name, x in self._weights.items()})
+
+    def spread(self) -> dict[str, Tensor]:
+        """What of `state` is spread over ranks, and how."""
+        return {_PREFIX + name: x for name, x in self._weights.items()} if self._engine.sharded else {}
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:

@@ -68,7 +68,7 @@ def validation_sums(
     sums = NelboSums.none()
     for part, counted in parts:
         example = source.valid(part.start, len(part))
-        ids, valid = example.on(engine.device)
+        ids, valid = example.on(engine.home)
         streams = Streams.spawn(derive(0, "validation noise"), len(part), part.start)
         if quantiles is not None:
             assert isinstance(process, MultiMask)

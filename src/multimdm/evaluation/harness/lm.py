@@ -20,6 +20,7 @@ from multimdm.pipeline.answers import Answering, answer
 from multimdm.pipeline.generation import answers_of, length_of, tokenizer_of
 from multimdm.pipeline.ranks import current, shared, speaks
 from multimdm.process import Process
+from multimdm.process.places import home_of
 
 NAME = "multimdm"
 _USUAL_LENGTH = 256
@@ -187,7 +188,7 @@ class MultiMDM(LM):
     def _bound(self, ids: list[int], given: int) -> Bound:
         network, process = self.model.network, self.model.process
         assert isinstance(process, Process)
-        device = next(network.parameters()).device
+        device = home_of(next(network.parameters()).device)
         return log_likelihood_bound(
             network, process, torch.tensor(ids, device=device), given, self.draws, self.seed, max(1, self.batch_size)
         )

@@ -13,6 +13,7 @@ from multimdm.evaluation.progress import Progress, ignore
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
 from multimdm.pipeline.ranks import shared
+from multimdm.process.places import beside, home_of
 from multimdm.process.precision import widened
 
 _TOGETHER = 32
@@ -60,7 +61,7 @@ class AutoregressiveJudge:
     ) -> Float[Tensor, "num d"]:
         """The last layer where the last token of each text is predicted, from all before it."""
         ids, valid = self._read(ids.cpu(), torch.ones_like(ids, dtype=torch.bool) if valid is None else valid.cpu())
-        device = next(self._network.parameters()).device
+        device = home_of(next(self._network.parameters()).device)
         found = []
         for start in range(0, len(ids), _TOGETHER):
             x, there = ids[start : start + _TOGETHER], valid[start : start + _TOGETHER]
@@ -94,12 +95,12 @@ class AutoregressiveJudge:
     @torch.no_grad()
     def _nll(self, ids: Tensor, valid: Tensor, counts: Tensor) -> Tensor:
         """Per sequence."""
-        device = next(self._network.parameters()).device
+        device = home_of(next(self._network.parameters()).device)
         targets = ids[counts].to(device)
 
         def reduce(logits: Tensor, rows: slice) -> Tensor:
             wide = widened(logits)
-            return F.cross_entropy(wide, targets[rows], reduction="none")
+            return F.cross_entropy(wide, beside(targets[rows], wide), reduction="none")
 
         result = torch.zeros(ids.shape, dtype=torch.float64)
         if len(targets):

@@ -1,5 +1,7 @@
 """A Hugging Face causal language model as judge: the paper's protocol."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
@@ -10,6 +12,7 @@ from multimdm.evaluation.judges.base import Scores
 from multimdm.evaluation.judges.end_of_text import counted, pieces
 from multimdm.evaluation.language_models import LanguageModel
 from multimdm.evaluation.progress import Progress, ignore
+from multimdm.models.arithmetic import has_bfloat16
 from multimdm.pipeline.ranks import shared
 
 _TOKENS, _TOKENS_CPU = 2048, 512
@@ -67,9 +70,10 @@ class CausalLMJudge:
         for row in self._encoded(ids, valid):
             x, there = _padded([row[: self._context]])
             there[:, 0] = True  # of an empty text
-            shown = self._network(
-                input_ids=x.to(device), attention_mask=there.to(device).long(), output_hidden_states=True
-            )
+            with arithmetic(device):
+                shown = self._network(
+                    input_ids=x.to(device), attention_mask=there.to(device).long(), output_hidden_states=True
+                )
             found.append(shown.hidden_states[-1][:, -1].float().cpu())
         return torch.cat(found)
 
@@ -83,12 +87,19 @@ class CausalLMJudge:
             x, kept = ids[:, window].to(device), counts[:, window][:, 1:]
             if not bool(kept.any()):
                 continue
-            logits = self._network(input_ids=x, attention_mask=valid[:, window].to(device).long()).logits
+            with arithmetic(device):
+                logits = self._network(input_ids=x, attention_mask=valid[:, window].to(device).long()).logits
             where = kept.to(device)
             losses = F.cross_entropy(logits[:, :-1][where].float(), x[:, 1:][where], reduction="none")
-            nll += torch.zeros(kept.shape, dtype=torch.float64).masked_scatter(kept, losses.double().cpu()).sum(1)
+            nll += torch.zeros(kept.shape, dtype=torch.float64).masked_scatter(kept, losses.cpu().double()).sum(1)
             tokens += kept.sum(1)
         return Scores(nll, tokens)
+
+
+def arithmetic(device: torch.device) -> AbstractContextManager:
+    """Of a judge: products of matrices in bfloat16 on a GPU that has it, everything else in float32."""
+    half = device.type == "cuda" and has_bfloat16(device)
+    return torch.autocast(device.type, torch.bfloat16) if half else nullcontext()
 
 
 def _padded(encoded: list[list[int]]) -> tuple[Int64[Tensor, "B L"], Bool[Tensor, "B L"]]:

@@ -9,6 +9,7 @@ from multimdm.evaluation.teachers.base import from_left_to_right
 from multimdm.models import DiT
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
+from multimdm.process.places import exact, home_of
 from multimdm.process.quantile import Cells, Order, cells, token_at
 
 _TOGETHER = 64
@@ -45,10 +46,11 @@ class AutoregressiveTeacher:
         return Cells(*(torch.cat(column) for column in zip(*found, strict=True)))
 
     def _cells(self, ids: Tensor, order: Order) -> Cells:
-        tokens, device = ids.flatten(), next(self._network.parameters()).device
+        tokens, device = ids.flatten(), home_of(next(self._network.parameters()).device)
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            return cells(logits.double().softmax(-1), tokens[rows].to(logits.device), order)
+            probs = exact(logits).softmax(-1)
+            return cells(probs, tokens[rows].to(probs.device), order)
 
         everywhere = torch.ones_like(ids, dtype=torch.bool, device=device)
         shown = shift_right(ids, self.vocab_size).to(device)
@@ -58,7 +60,7 @@ class AutoregressiveTeacher:
     @torch.no_grad()
     def write(self, u: Float64[Tensor, "B L"], order: Order = "id") -> Int64[Tensor, "B L"]:
         """One network call per token."""
-        device = next(self._network.parameters()).device
+        device = home_of(next(self._network.parameters()).device)
 
         def choose(beginning: Tensor, number: Tensor) -> Tensor:
             start = torch.full((len(beginning), 1), self.vocab_size, device=device)
@@ -66,6 +68,6 @@ class AutoregressiveTeacher:
             last = torch.zeros_like(inputs, dtype=torch.bool)
             last[:, -1] = True
             logits = self._network(inputs, None, positions=last, valid=None)
-            return token_at(logits.double().softmax(-1), number, order)
+            return token_at(exact(logits).softmax(-1), number, order)
 
         return from_left_to_right(u.to(device), choose).cpu()

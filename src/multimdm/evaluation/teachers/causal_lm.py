@@ -10,6 +10,7 @@ from multimdm._checks import require
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.evaluation.language_models import LanguageModel
 from multimdm.objectives.next_token import shift_right
+from multimdm.process.places import exact, home_of
 from multimdm.process.quantile import Cells, Order, cells, token_at
 
 _TOKENS = 512
@@ -71,8 +72,8 @@ class CausalLMTeacher:
         shown = torch.where(begun[:, None], ids, shift_right(ids, self._start))
         probs = self._probs(self._network(input_ids=shown.to(device)).logits)
         after_given = torch.cat([torch.ones_like(probs[:, :1]), probs[:, :-1]], dim=1)
-        probs = torch.where(begun[:, None, None].to(device), after_given, probs)
-        lower, width = cells(probs, ids.to(device), order)
+        probs = torch.where(begun[:, None, None].to(probs.device), after_given, probs)
+        lower, width = cells(probs, ids.to(probs.device), order)
         given = torch.zeros_like(ids, dtype=torch.bool)
         given[:, 0] = begun
         return Cells(lower.cpu().where(~given, 0.0), width.cpu().where(~given, 1.0))
@@ -83,16 +84,16 @@ class CausalLMTeacher:
         device = next(self._network.parameters()).device
         tokens = torch.full((len(u), 1), self._start, device=device)
         memory, written = None, [tokens.cpu()] if self._begun else []
-        for number in u.T[len(written) :].to(device):
+        for number in u.T[len(written) :].to(home_of(device)):
             out = self._network(input_ids=tokens, past_key_values=memory, use_cache=True)
             memory = out.past_key_values
-            tokens = token_at(self._probs(out.logits[:, -1]), number, order)[:, None]
+            tokens = token_at(self._probs(out.logits[:, -1]), number, order)[:, None].to(device)
             written.append(tokens.cpu())
         return torch.cat(written, dim=1)
 
     def _probs(self, logits: Tensor) -> Tensor:
         """Without rows that stand for no token."""
-        return logits[..., : self.vocab_size].double().softmax(-1)
+        return exact(logits[..., : self.vocab_size]).softmax(-1)
 
 
 def _check_tokens(name: str, theirs: Any, ours: Tokenizer) -> None:

@@ -1,0 +1,62 @@
+"""Where numbers are kept: beside the network or, if its device has no float64, at home on the CPU.
+
+Times, schedules and draws are float64, which Apple's GPUs do not have. Of a network there, all that is exact stays on
+the CPU, with the states: what belongs to a sequence or a position is small. The network and everything with a
+column per token are on the device. Three things cross the border, and no float64 does:
+
+    what a network is shown (`beside`), when it is called;
+    what a row of a table is read for (`beside`) and the few numbers that it gives (`reading`, `exact`);
+    what is kept of chunks of logits (`at_home`), once, in the head.
+
+Everywhere else home is the device itself, and all of these do nothing.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Read = TypeVar("Read", bound=Callable[..., Any])
+
+
+def has_float64(device: torch.device) -> bool:
+    """Whether tensors of float64 can be there."""
+    return device.type != "mps"
+
+
+def home_of(device: torch.device) -> torch.device:
+    """Where states, times and random numbers are kept for a network on this device."""
+    return device if has_float64(device) else torch.device("cpu")
+
+
+def at_home(x: Tensor) -> Tensor:
+    """`x` where exact numbers are."""
+    return x if has_float64(x.device) else x.cpu()
+
+
+def exact(x: Tensor) -> Tensor:
+    """`x` in float64, where that is possible."""
+    return at_home(x).double()
+
+
+def beside(x: Tensor, table: Tensor) -> Tensor:
+    """`x`, which is kept at home, where the table is; float64 is rounded to float32 if it is unknown there."""
+    if has_float64(table.device):
+        return x
+    return (x.float() if x.dtype == torch.float64 else x).to(table.device)
+
+
+def reading(read: Read) -> Read:
+    """A function of tables, and of numbers about their rows, that gives a few numbers per row: these go home."""
+
+    @functools.wraps(read)
+    def call(*args: Any) -> Any:
+        table = next(x for x in args if isinstance(x, Tensor))
+        if has_float64(table.device):
+            return read(*args)
+        result = read(*(beside(x, table) if isinstance(x, Tensor) else x for x in args))
+        return tuple(at_home(x) for x in result) if isinstance(result, tuple) else at_home(result)
+
+    return call  # pyright: ignore[reportReturnType]
