@@ -82,7 +82,7 @@ def step(name: str, device: str) -> tuple[float, list[torch.Tensor]]:
         Streams.spawn(0, B),
         step=1,
         steps=100,
-        noise=V + torch.randint(M, (B, L), generator=generator) if isinstance(objective, Coupled) else None,
+        x_1=V + torch.randint(M, (B, L), generator=generator) if isinstance(objective, Coupled) else None,
         weight=torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64),
     )
     loss = taught(student, batch).loss

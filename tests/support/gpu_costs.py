@@ -40,7 +40,7 @@ def objectives() -> dict[str, Objective]:
         "candi": Candi(Hybrid(V)),
         "consistency": Consistency(many, ConsistencySettings()),
         "sdtt": Sdtt(many, SdttSettings()),
-        "coupled": Coupled(many),
+        "coupled": Coupled(many.tied()),
     }
 
 

@@ -155,7 +155,7 @@ class MultiMDMModel(PreTrainedModel):
         attention_mask: Tensor | None = None,
         generation_config: GenerationConfig | None = None,
         **options: Any,
-    ) -> Tensor | GenerateDecoderOnlyOutput:
+    ) -> Any:
         """The given ids and behind them `max_new_tokens` new ones (or up to `max_length` in all), made by K calls.
 
         Options: steps (K), temperature, order, seed, top_p, top_k, num_return_sequences, do_sample=False for the most
