@@ -77,7 +77,7 @@ def test_its_commands_run(workplace):
 
 
 def test_the_recipe_prints_the_same_commands():
-    text = (GUIDE.parents[1] / "recipes" / "llada-8b-multimask.yaml").read_text(encoding="utf-8")
+    text = (GUIDE.parents[1] / "recipes" / "adapt" / "llada-8b-multimask.yaml").read_text(encoding="utf-8")
     comments = " ".join(line.removeprefix("#") for line in text.splitlines() if line.startswith("#   "))
     printed = " ".join(comments.replace("\\", " ").split())
     shown = [" ".join(command.split()) for command in commands()]

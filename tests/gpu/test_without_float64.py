@@ -39,11 +39,11 @@ OBJECTIVES = {
     "candi": Candi(Hybrid(V)),
     "consistency": Consistency(MANY, ConsistencySettings()),
     "consistency, smoothed": Consistency(MANY, ConsistencySettings(visible_target="smoothed")),
-    "consistency, anchored": Consistency(MANY, ConsistencySettings(coupling="anchored")),
+    "consistency, anchored": Consistency(MANY.tied(), ConsistencySettings(coupling="anchored")),
     "consistency, gaussian": Consistency(Uniform(V), ConsistencySettings(coupling="gaussian")),
     "sdtt": Sdtt(MANY, SdttSettings()),
     "sdtt, uniform": Sdtt(Uniform(V), SdttSettings()),
-    "coupled": Coupled(MANY),
+    "coupled": Coupled(MANY.tied()),
     "coupled, all kinds": Coupled(TIED, Shares(at_one=0.3, surest=0.3, drafts=0.3, prompts=0.5)),
 }
 
@@ -82,7 +82,7 @@ def step(name: str, device: str) -> tuple[float, list[torch.Tensor]]:
         Streams.spawn(0, B),
         step=1,
         steps=100,
-        x_1=V + torch.randint(M, (B, L), generator=generator) if isinstance(objective, Coupled) else None,
+        x_1=V + torch.randint(M, (B, L), generator=generator) if getattr(process, "tied_noise", False) else None,
         weight=torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64),
     )
     loss = taught(student, batch).loss
