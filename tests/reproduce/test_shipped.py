@@ -14,7 +14,7 @@ ELSEWHERE = {
     *product(("ablation", "ablation-distilled", "assignments", "rho"), ("captions", "paper-lm1b")),
     *product(("distill-gumbel", "distill-sdtt"), ("paper-lm1b",)),
     *product(("quantile",), ("paper", "paper-lm1b")),
-    *product(("quantile-ablation", "robust"), ("captions", "paper", "paper-lm1b")),
+    *product(("quantile-ablation", "robust", "masks"), ("captions", "paper", "paper-lm1b")),
     *product(("llada",), ("captions", "paper-lm1b", "tales")),
     *product(("quickstart",), ("captions", "paper", "paper-lm1b", "tales")),
     *product({*SPECS} - {"quickstart", "conditional-entropy"}, ("quickstart", "quickstart-fast")),
