@@ -49,7 +49,7 @@ BEFORE = {
 }
 """What a guide takes for granted."""
 NUMBER = {
-    "adaptation": 9,
+    "adaptation": 10,
     "data": 12,
     "distillation": 2,
     "evaluation": 8,
