@@ -17,12 +17,13 @@ SMALL = "--network.hidden-dim 16 --network.num-blocks 1 --network.num-heads 2"
 
 
 def test_a_training_step_passes_the_files_that_are_listed(tmp_path, monkeypatch):
-    ((promised, table),) = re.findall(r"passes (\d+) files:\n(.*?)\nBeneath", PAGE, flags=re.DOTALL)
+    pattern = r"functions of (\d+) files\. It is made of these (\d+):\n(.*?)\nThe other (\d+) are helpers(.*?)\. A test"
+    ((in_all, promised, table, number, helpers),) = re.findall(pattern, PAGE, flags=re.DOTALL)
     listed = [file for row in table.splitlines() if row for file in re.findall(r"`([\w/]+\.py)`", row.split("|")[1])]
-    ((number, helpers),) = re.findall(r"Beneath them are (\d+) helpers, [^:]*: (.*?)\. A test", PAGE, flags=re.DOTALL)
     beneath = re.findall(r"`([\w/]+\.py)`", helpers)
     assert len(listed) == int(promised) <= 18
     assert len(beneath) == int(number)
+    assert len(listed) + len(beneath) == int(in_all)
     assert files_of_the_second_step(tmp_path, monkeypatch) == {*listed, *beneath}
 
 
