@@ -1,4 +1,4 @@
-"""Links of the README and the guides lead somewhere, and NOTATION names what there is."""
+"""Links of the README and the guides lead somewhere; NOTATION and the page on architecture name what there is."""
 
 import ast
 import re
@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "multimdm"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTATION = (ROOT / "docs" / "NOTATION.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROWS = [
     re.split(r"(?<!\\)\|", line.strip().strip("|"))
     for line in NOTATION.splitlines()
@@ -63,6 +64,22 @@ def test_files_of_the_package_exist(page):
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"(?m)(?:`|^)(?:python )?((?:\w+/)+\w+\.(?:py|md))\b", text):
         assert (SOURCE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_every_file_of_the_architecture_exists():
+    """Wherever it is named: in pictures too, and without a folder."""
+    named = re.findall(r"(?<![\w/])((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml)\b|(?:\w+/)+(?=`))", ARCHITECTURE)
+    assert len(set(named)) > 50
+    places = SOURCE, ROOT, ROOT / "docs"
+    assert not [name for name in named if not any((place / name).exists() for place in places)]
+
+
+@pytest.mark.parametrize("row", [line for line in ARCHITECTURE.splitlines() if re.match(r"\|.*`\w+/\w+\.py`", line)])
+def test_names_of_the_architecture_are_defined_where_it_says(row):
+    files = [SOURCE / name for name in re.findall(r"`(\w+/\w+\.py)`", row)]
+    defined = set().union(*(definitions(path) for path in files))
+    named = {part for span in re.findall(r"`([A-Za-z_][\w.]*)`", row) for part in span.split(".")}
+    assert named <= defined, f"{named - defined} not in {files}"
 
 
 def test_the_index_has_every_guide():
