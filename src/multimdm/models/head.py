@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.process.chunks import TRAINED_ON_A_GPU, chunk_rows
-from multimdm.process.places import at_home
+from multimdm.process.places import TRAINED_ON_A_GPU, at_home, chunk_rows
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of logits on a CPU: 32 MB in float32."""

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from multimdm.models.llada_config import LLaDAConfig
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and sines [L, head_dim]."""

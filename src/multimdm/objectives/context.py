@@ -19,7 +19,7 @@ from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.settings import ContextSettings
 from multimdm.process import Process
 from multimdm.process.draws import invert_cdf
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 _LATEST = 1 - 2.0**-30
 """Own draws are made as if t were at most this: no time is later than 1, where nothing is visible to be replaced."""

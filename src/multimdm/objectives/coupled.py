@@ -11,7 +11,7 @@ from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask
-from multimdm.process.cross_entropy import cross_entropy
+from multimdm.process.fused_readout import cross_entropy
 
 Weight = Literal["elbo", "even"]
 _RECORDS = {

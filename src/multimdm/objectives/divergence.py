@@ -10,8 +10,7 @@ from torch.autograd.function import once_differentiable
 from multimdm._checks import require
 from multimdm.objectives.settings import Divergence
 from multimdm.process.fusing import fused, fuses
-from multimdm.process.places import reading
-from multimdm.process.precision import widened
+from multimdm.process.places import reading, widened
 
 
 @reading

@@ -25,10 +25,9 @@ from multimdm.objectives.divergence import divergence_of_logits
 from multimdm.objectives.settings import SdttSettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import Path, Process
-from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import draw_token, invert_cdf, uniform
 from multimdm.process.fusing import fuses
-from multimdm.process.precision import widened
+from multimdm.process.places import chunk_rows, widened
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of the teacher's probabilities while it draws."""

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from multimdm.objectives.ramp import Share
-from multimdm.objectives.step_size import Rounds, StepSize
+from multimdm.objectives.curricula import Rounds, Share, StepSize
 
 Coupling = Literal["gumbel", "gaussian", "markov", "independent", "anchored"]
 Divergence = Literal["reverse_kl", "forward_kl", "mse", "tvd"]
@@ -101,7 +100,7 @@ class Relaxation:
             return self.gamma_min, self.gamma_max
         import torch
 
-        from multimdm.process.gaussian import snr_of_alpha
+        from multimdm.process.shared_noise import snr_of_alpha
 
         alpha = torch.tensor(ALPHA_RANGE, dtype=torch.float64)
         low, high = (-2 * torch.log(snr_of_alpha(alpha, 1 - alpha, vocab_size))).tolist()

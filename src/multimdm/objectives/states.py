@@ -17,7 +17,7 @@ from torch import Tensor
 from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.process import Path, Streams
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 
 def divide(shares: Shares, u: Float64[Tensor, " B"]) -> tuple[Int64[Tensor, " B"], Float64[Tensor, " B"]]:

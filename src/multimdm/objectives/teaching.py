@@ -10,7 +10,7 @@ from torch import Tensor
 from multimdm.objectives.base import Network
 from multimdm.process import Mixture, Time
 from multimdm.process.fusing import fuses
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 
 @runtime_checkable

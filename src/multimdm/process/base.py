@@ -26,11 +26,10 @@ from multimdm.process.checks import (
 )
 from multimdm.process.draws import Generator
 from multimdm.process.fusing import fuses
-from multimdm.process.mixture import Mixture
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues
-from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_time, per_position, stack_times, time_dtype
+from multimdm.process.values import LossTerms, Mixture
 
 Ids = Int[Tensor, "*shape"]
 NoiseKind = Literal["gumbel", "gaussian"]

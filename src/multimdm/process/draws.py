@@ -14,8 +14,7 @@ from torch import Tensor
 from multimdm._checks import require
 from multimdm.process.checks import check_weights
 from multimdm.process.fusing import fused, fuses
-from multimdm.process.places import beside, exact
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, exact, widened
 from multimdm.process.streams import Streams
 
 Generator = torch.Generator | Streams | None

@@ -26,12 +26,11 @@ from multimdm.process.base import Ids, Process
 from multimdm.process.checks import check_ids, check_same_shape, check_table
 from multimdm.process.draws import Generator, uniform
 from multimdm.process.fusing import fuses
-from multimdm.process.mixture import NoisyMixture
-from multimdm.process.places import at_home, beside
-from multimdm.process.precision import widened
+from multimdm.process.places import at_home, beside, widened
 from multimdm.process.schedule import Schedule, check_schedule
 from multimdm.process.settings import USUAL_RANKS
 from multimdm.process.times import Time, check_order, check_time, exact_time, per_position
+from multimdm.process.values import NoisyMixture
 
 MASK_SHARE = 0.5
 """Of the mask's embedding in what a hidden position shows; the rest is the noisy one-hot's."""

@@ -17,16 +17,15 @@ from multimdm.process.base import Ids, NoiseKind, Path, Process, RowReader, flat
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused_of_any_shape
-from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
 from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor
-from multimdm.process.places import beside
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, widened
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
 from multimdm.process.settings import Readout
-from multimdm.process.terms import LossTerms
+from multimdm.process.shared_noise import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.times import Time, check_order, check_time, time_dtype
+from multimdm.process.values import LossTerms
 
 
 class MultiMask(Process):

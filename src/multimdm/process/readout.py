@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from multimdm.process.assignment import Groups
-from multimdm.process.chunks import chunk_rows
-from multimdm.process.places import reading
+from multimdm.process.places import chunk_rows, reading
 
 _CHUNK_ENTRIES = 2**21
 """Entries of a chunk of rows on a CPU: 8 MB in float32."""

@@ -16,9 +16,9 @@ from torch import Tensor
 from multimdm._checks import check_integer, check_positive, require
 from multimdm.process.checks import check_ids
 from multimdm.process.draws import Generator, pick, uniform
-from multimdm.process.gaussian import transformation
-from multimdm.process.mixture import Mixture
+from multimdm.process.shared_noise import transformation
 from multimdm.process.times import Time, check_time, exact_time, per_position
+from multimdm.process.values import Mixture
 
 DEFAULT_TOP = 16
 """Enough for DUO's tau = 1e-3, gamma >= -3.55 and V = 50,257: see `sufficient_top`."""

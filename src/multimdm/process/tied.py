@@ -18,13 +18,11 @@ from torch import Tensor
 from multimdm.process.base import Ids, Path
 from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.draws import Generator, uniform
-from multimdm.process.mixture import Mixture
 from multimdm.process.multimask import MultiMask
-from multimdm.process.places import at_home, beside
-from multimdm.process.precision import widened
+from multimdm.process.places import at_home, beside, widened
 from multimdm.process.schedule import ScheduleValues
-from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, per_position, stack_times
+from multimdm.process.values import LossTerms, Mixture
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,20 @@ from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_value
 from multimdm.process.checks import check_ids, check_same_shape, check_table, kind_of
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused
-from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
-from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
-from multimdm.process.places import beside
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, widened
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
-from multimdm.process.terms import LossTerms
+from multimdm.process.shared_noise import (
+    GaussianNoise,
+    GumbelNoise,
+    draw_gaussian_noise,
+    draw_noise,
+    first_other,
+    rival_state,
+    snr_of_alpha,
+)
 from multimdm.process.times import Time, check_order, check_time, time_dtype
+from multimdm.process.values import LossTerms
 
 
 class Uniform(Process):
