@@ -36,7 +36,7 @@ class DiT(nn.Module):
         self.recompute = False
         """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
         self.arithmetic: torch.dtype | None = None
-        """In which products of matrices are computed, unless it is what the weights are in."""
+        """The dtype in which products of matrices are computed; None for that of the weights."""
         d = config.hidden_dim
         rows = config.vocab_size + config.num_masks + config.noise_rows
         self.vocab_embed = Embedding(rows, d, config.embedding_norm, config.noise_rows)
@@ -91,7 +91,9 @@ class DiT(nn.Module):
         valid: Bool[Tensor, "B L"] | None,
     ) -> Tensor:
         weight = self.output_layer.linear.weight
-        x_t, positions, valid = brought(x_t, weight), brought(positions, weight), brought(valid, weight)
+        x_t = brought(x_t, weight)
+        positions = brought(positions, weight)
+        valid = brought(valid, weight)
         x = self._embed(x_t)
         L = x.shape[1]
         if self.config.max_length < L:
@@ -99,7 +101,8 @@ class DiT(nn.Module):
         if self.position_embed is not None:
             x = x + self.position_embed.embedding[:L]
         c = self.sigma_map(self._condition(t, x))
-        angles, mask = self.rotary_emb.angles(L), self._attention_mask(valid, L)
+        angles = self.rotary_emb.angles(L)
+        mask = self._attention_mask(valid, L)
         for block in self.blocks:
             if self.recompute and torch.is_grad_enabled():
                 x = checkpoint(block, x, c, angles, mask, self.config.causal, use_reentrant=False)
@@ -166,6 +169,7 @@ def start_copying(network: DiT) -> None:
         torch.nn.init.eye_(block.attn_qkv.weight[2 * d :])
         torch.nn.init.eye_(block.attn_out.weight)
         gates = block.adaLN_modulation.bias.unflatten(0, (6, d))
-        gates[2], gates[5] = 1.0, 1.0
+        gates[2] = 1.0
+        gates[5] = 1.0
     V = network.config.vocab_size
     network.output_layer.linear.weight.copy_(_HEAD_SCALE * network.vocab_embed.rows[:V])

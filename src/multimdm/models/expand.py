@@ -82,7 +82,9 @@ def code_masks(network: DiT, scale: float, seed: int) -> DiT:
     times as large as the entries of the tokens' rows. It is added to the mask's row and to that for noise. What has
     no such meaning must find it, and for hundreds of steps does not. The given network is left as it is.
     """
-    V, M, generator = network.config.vocab_size, network.config.num_masks, torch.Generator().manual_seed(seed)
+    V = network.config.vocab_size
+    M = network.config.num_masks
+    generator = torch.Generator().manual_seed(seed)
 
     def add_codes(state: dict[str, Tensor]) -> None:
         rows = state["vocab_embed.embedding"].clone()
@@ -136,7 +138,7 @@ def with_dropout(network: DiT, dropout: float) -> DiT:
 
 
 def _moved(network: DiT, offsets: Callable[[Tensor, Tensor], Tensor]) -> DiT:
-    """With something added to the rows of masks, given them and the rows of tokens."""
+    """The network with something added to the rows of masks, a function of these rows and of the tokens'."""
     V = network.config.vocab_size
 
     def add(state: dict[str, Tensor]) -> None:

@@ -90,7 +90,7 @@ class Adapter:
     alpha: Annotated[float, Field(gt=0)] = 16.0
     """What LoRA adds is multiplied by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of LoRA's input, in training."""
+    """The dropout of LoRA's input in training."""
     base: str = ""
     """The network that it was made for: a directory or a name on the Hub."""
     base_digest: str = ""
@@ -143,7 +143,7 @@ def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None 
 
 
 def published(config: LLaDAConfig) -> dict[str, Any]:
-    """The published config.json of a network; appended rows of masks are told in our own file beside it."""
+    """The published config.json of a network; our own file beside it names the rows of masks that were appended."""
     return {
         "architectures": ["LLaDAModelLM"],
         "model_type": "llada",

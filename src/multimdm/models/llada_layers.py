@@ -27,7 +27,7 @@ class RmsNorm(nn.Module):
 
 
 def rotary_angles(length: int, head_dim: int, theta: float, device: torch.device) -> Angles:
-    """Of positions 0 .. length-1, in float32: far positions need its digits."""
+    """The angles of positions 0 .. length-1, in float32: far positions need its digits."""
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device=device) / head_dim
     angles = torch.outer(torch.arange(length, dtype=torch.float32, device=device), 1.0 / theta**exponents)
     angles = torch.cat([angles, angles], dim=-1)

@@ -56,7 +56,7 @@ class Consistency:
         )
 
     def taught_by(self, teacher: Network) -> "Consistency":
-        """With this teacher."""
+        """The objective with this teacher."""
         return replace(self, teacher=teacher)
 
     def next_teacher(self, step: int, steps: int) -> float:

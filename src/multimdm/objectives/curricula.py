@@ -58,7 +58,7 @@ class Rounds:
     rounds: Annotated[int, Field(ge=1)] = 5
     """Equal parts of training; train.steps must be a multiple."""
     growth: Annotated[int, Field(ge=2, le=2**20)] = 2
-    """From round to round."""
+    """The factor by which the step size grows from round to round."""
     schedule: Literal["dyadic", "linear"] = "dyadic"
     """dyadic: constant within a round. linear: growing in every step, to the same size at the end."""
 
@@ -86,7 +86,7 @@ class Rounds:
         return self.round(step + 1, steps) > self.round(step, steps)
 
     def size(self, step: int, steps: int) -> float:
-        """delta_k; never above 1, whatever rounding does."""
+        """delta_k, the step size of this step; never above 1, whatever rounding does."""
         if self.schedule == "dyadic":
             return min(1.0, self.delta * self.growth ** self.round(step, steps))
         share = step / max(1, steps - 1)

@@ -61,7 +61,7 @@ class RelaxedElbo:
         )
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
-        """In the first part, the integral over the times of the gamma range only: less than the whole NELBO."""
+        """In the first part the loss is the integral over the times of the gamma range: less than the whole NELBO."""
         if batch.progress >= self.settings.share:
             return Elbo(self.process)(network, batch)
         V = self.process.vocab_size

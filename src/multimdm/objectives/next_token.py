@@ -1,4 +1,7 @@
-"""The likelihood of an autoregressive model: for judges of generated text, and as the other baseline."""
+"""The likelihood of an autoregressive model: for judges of generated text, and as the other baseline.
+
+Shapes: as in `rows.py`.
+"""
 
 from dataclasses import dataclass
 

@@ -103,7 +103,7 @@ def _guess(
     free: Bool[Tensor, "B L"],
     guessing: Bool[Tensor, " B"],
 ) -> _Guess:
-    """For some of the sequences; for the others noise, and no position before another.
+    """The network's guesses for some of the sequences; for the others noise, and no position before another.
 
     Where no sequence is to be guessed the network is still run, on one, since other ranks may be waiting.
     """

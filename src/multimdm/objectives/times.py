@@ -83,7 +83,7 @@ def density_at(settings: TimeSettings, t: Float64[Tensor, " n"]) -> Float64[Tens
 
 
 def _quantile(settings: TimeSettings, u: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
-    """Where the density alone has the share u before it."""
+    """The time before which a share u of the density lies, without the uniform share."""
     if settings.density == "late":
         return u ** (1 / (1 + _given(settings.power, USUAL_POWER)))
     center, width = _bell(settings)
@@ -93,7 +93,7 @@ def _quantile(settings: TimeSettings, u: Float64[Tensor, " n"]) -> Float64[Tenso
 
 
 def _shape(settings: TimeSettings, t: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
-    """The density alone."""
+    """The density at t, without the uniform share."""
     if settings.density == "late":
         return (1 + _given(settings.power, USUAL_POWER)) * t ** _given(settings.power, USUAL_POWER)
     center, width = _bell(settings)
@@ -102,7 +102,7 @@ def _shape(settings: TimeSettings, t: Float64[Tensor, " n"]) -> Float64[Tensor, 
 
 
 def _bell(settings: TimeSettings) -> tuple[float, float]:
-    """Center and width."""
+    """The center and the width of the bell."""
     return _given(settings.center, USUAL_CENTER), _given(settings.width, USUAL_WIDTH)
 
 

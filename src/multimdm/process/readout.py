@@ -4,6 +4,8 @@ A row has V entries, but the losses use a handful of numbers of it: log p(x_0) a
 log p(x_0), log p(x_t) and one sum over the row. These functions compute them without keeping a second table of the
 size of the log-probabilities, forward or backward: a chunk stays in the processor's cache. On a GPU with a compiler
 `fused_readout.py` takes their place.
+
+Shapes: N rows of V log-probabilities; x_0, x_t and odds [N]; M group sums per row.
 """
 
 from collections.abc import Iterator

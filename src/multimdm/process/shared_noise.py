@@ -50,9 +50,11 @@ def draw_noise(shape: tuple[int, ...], n: int, generator: Generator, device: tor
     u = uniform((*shape, 4), generator, device)
     e = -torch.log(u[..., :3])
     if n == 1:
-        others, rival = torch.full_like(e[..., 2], torch.inf), torch.zeros_like(e[..., 2], dtype=torch.long)
+        others = torch.full_like(e[..., 2], torch.inf)
+        rival = torch.zeros_like(e[..., 2], dtype=torch.long)
     else:
-        others, rival = e[..., 2] / (n - 1), pick(u[..., 3], n - 1)
+        others = e[..., 2] / (n - 1)
+        rival = pick(u[..., 3], n - 1)
     return GumbelNoise(e[..., 0], e[..., 1], others, rival)
 
 
@@ -152,7 +154,8 @@ def snr_of_alpha(
     table, log_lost = _table(vocab_size, alpha.device)
     goal = torch.log(one_minus_alpha).reshape(-1)
     position = torch.searchsorted(-log_lost, -goal).clamp(1, len(table) - 1)
-    low, high = position - 1, position
+    low = position - 1
+    high = position
     fraction = ((log_lost[low] - goal) / (log_lost[low] - log_lost[high])).clamp(0.0, 1.0)
     snr = table[low] + fraction * (table[high] - table[low])
     for _ in range(4):
