@@ -12,9 +12,8 @@ from multimdm.objectives import Batch, Distillation
 from multimdm.objectives.candi import Candi
 from multimdm.objectives.consistency import Consistency
 from multimdm.objectives.coupled import Coupled
-from multimdm.objectives.elbo import Elbo
+from multimdm.objectives.elbo import Elbo, RelaxedElbo
 from multimdm.objectives.next_token import NextToken
-from multimdm.objectives.relaxation import RelaxedElbo
 from multimdm.objectives.sdtt import Sdtt
 from multimdm.objectives.settings import ConsistencySettings, Relaxation, SdttSettings, Shares
 from multimdm.pipeline import Model

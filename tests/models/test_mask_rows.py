@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.models import expand_masks, resemble_tokens
-from multimdm.models.mask_rows import noise_offsets, token_offsets
+from multimdm.models.expand import noise_offsets, token_offsets
 from multimdm.process import clustered, modulo, random_balanced
 from support.tiny_models import tiny_dit
 

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from multimdm.models import DiT, DiTConfig
-from multimdm.models.noise_image import noise_image
+from multimdm.models.layers import noise_image
 from multimdm.process import Hybrid, Mixture, NoisyMixture
 
 V, D = 40, 6

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard, ModelCardData
 
-from multimdm.models.llada_adapter import Adapter
+from multimdm.models.llada_config import Adapter
 from multimdm.pipeline import Model
 from multimdm.pipeline.card import CardDetails, model_card
 from multimdm.process import MultiMask

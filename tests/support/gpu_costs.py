@@ -17,7 +17,7 @@ from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.sdtt import Sdtt
 from multimdm.objectives.settings import ConsistencySettings, SdttSettings
 from multimdm.process import Hybrid, MultiMask, Process, Streams, Uniform
-from multimdm.process.chunks import ENTRIES_ON_A_GPU, TRAINED_ON_A_GPU
+from multimdm.process.places import ENTRIES_ON_A_GPU, TRAINED_ON_A_GPU
 from multimdm.samplers import Sampling, generate
 from multimdm.samplers.steps import step_of
 from pretend_gpu import Counts, pretend_gpu
@@ -126,8 +126,8 @@ def _cost(work: Callable[[Head, Head, Tensor], None], entries: int) -> Cost:
 def _counted(work: Callable[[Head, Head, Tensor], None], sequences: int) -> Counts:
     with (
         pretend_gpu() as counts,
-        mock.patch("multimdm.process.chunks.ENTRIES_ON_A_GPU", B * L * V),
-        mock.patch("multimdm.process.chunks.TRAINED_ON_A_GPU", B * L * V),
+        mock.patch("multimdm.process.places.ENTRIES_ON_A_GPU", B * L * V),
+        mock.patch("multimdm.process.places.TRAINED_ON_A_GPU", B * L * V),
     ):
         torch.manual_seed(0)
         networks = Head(V, sequences, L), Head(V, sequences, L)

@@ -11,7 +11,7 @@ import multimdm
 from multimdm.evaluation.held_out import validation_times
 from multimdm.evaluation.nelbo import nelbo_sums
 from multimdm.models import DiT
-from multimdm.models.mask_rows import noise_offsets, token_offsets
+from multimdm.models.expand import noise_offsets, token_offsets
 from multimdm.objectives import Elbo
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process

@@ -9,7 +9,7 @@ import yaml
 
 from multimdm.cli.main import main
 from multimdm.objectives import Consistency, Context, Elbo, Sdtt, stratified_times
-from multimdm.objectives.time_density import draw_times
+from multimdm.objectives.times import draw_times
 from multimdm.training.building import adapt_job, distill_job
 from multimdm.training.job import Job
 from multimdm.training.loop import train

@@ -24,8 +24,7 @@ from multimdm.evaluation.nelbo import NelboSums
 from multimdm.objectives.base import Network
 from multimdm.process import MultiMask, Streams
 from multimdm.process.draws import Generator, pick, uniform
-from multimdm.process.places import beside, exact
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, exact, widened
 from multimdm.process.quantile import Cells, bucket_information, bucket_probability, buckets, numbers
 
 ELSEWHERE = 0.02

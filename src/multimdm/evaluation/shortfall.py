@@ -31,8 +31,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.generation import evaluating, length_of
 from multimdm.pipeline.ranks import shared
 from multimdm.process import Process, Streams, Time
-from multimdm.process.places import exact, home_of
-from multimdm.process.precision import widened
+from multimdm.process.places import exact, home_of, widened
 from multimdm.samplers.loop import generate
 from multimdm.samplers.steps import step_of
 

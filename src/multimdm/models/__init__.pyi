@@ -1,5 +1,5 @@
 from .config import SIZES, DiTConfig
-from .dit import DiT, Mixture
+from .dit import DiT, Mixture, start_copying
 from .expand import (
     code_masks,
     expand_masks,
@@ -10,10 +10,8 @@ from .expand import (
     tell_masks_apart,
     with_dropout,
 )
-from .initialise import start_copying
 from .llada import LLaDA
-from .llada_adapter import Adapter
-from .llada_config import LLaDAConfig
+from .llada_config import Adapter, LLaDAConfig
 from .rebuild import Backbone, rebuilt
 
 __all__ = [

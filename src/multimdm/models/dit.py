@@ -1,4 +1,7 @@
-"""The diffusion transformer: (x_t, t) -> logits of the clean tokens, at the positions that are asked for."""
+"""The diffusion transformer: (x_t, t) -> logits of the clean tokens, at the positions that are asked for.
+
+Shapes: B sequences of L positions, width d, V clean tokens.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -10,11 +13,12 @@ from torch.utils.checkpoint import checkpoint
 
 from multimdm.models.config import DiTConfig
 from multimdm.models.head import Reduce, reduce_logits
-from multimdm.models.inputs import brought
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
 from multimdm.process import Mixture, NoisyMixture, Time
-from multimdm.process.places import beside, home_of
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, brought, home_of, widened
+
+_HEAD_SCALE = 0.05
+"""The head's rows as a share of the embeddings where training begins: predictions are nearly uniform."""
 
 
 class DiT(nn.Module):
@@ -32,7 +36,7 @@ class DiT(nn.Module):
         self.recompute = False
         """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, more time."""
         self.arithmetic: torch.dtype | None = None
-        """In which products of matrices are computed, unless it is what the weights are in."""
+        """The dtype in which products of matrices are computed; None for that of the weights."""
         d = config.hidden_dim
         rows = config.vocab_size + config.num_masks + config.noise_rows
         self.vocab_embed = Embedding(rows, d, config.embedding_norm, config.noise_rows)
@@ -87,7 +91,9 @@ class DiT(nn.Module):
         valid: Bool[Tensor, "B L"] | None,
     ) -> Tensor:
         weight = self.output_layer.linear.weight
-        x_t, positions, valid = brought(x_t, weight), brought(positions, weight), brought(valid, weight)
+        x_t = brought(x_t, weight)
+        positions = brought(positions, weight)
+        valid = brought(valid, weight)
         x = self._embed(x_t)
         L = x.shape[1]
         if self.config.max_length < L:
@@ -95,7 +101,8 @@ class DiT(nn.Module):
         if self.position_embed is not None:
             x = x + self.position_embed.embedding[:L]
         c = self.sigma_map(self._condition(t, x))
-        angles, mask = self.rotary_emb.angles(L), self._attention_mask(valid, L)
+        angles = self.rotary_emb.angles(L)
+        mask = self._attention_mask(valid, L)
         for block in self.blocks:
             if self.recompute and torch.is_grad_enabled():
                 x = checkpoint(block, x, c, angles, mask, self.config.causal, use_reentrant=False)
@@ -145,3 +152,24 @@ class DiT(nn.Module):
         if self.config.causal:
             mask = mask & torch.ones(L, L, dtype=torch.bool, device=valid.device).tril()
         return mask
+
+
+@torch.no_grad()
+def start_copying(network: DiT) -> None:
+    """Let attention begin by copying what it attends to, and the head by reading tokens off the embeddings.
+
+    Values and outputs of attention are the identity, gates are open, and the head's rows are small multiples of the
+    embeddings: to repeat a word that stands elsewhere, a network has only to learn where to look. From random weights
+    it must learn at the same time where to look and, word by word, how to pass on what it sees; on Tales it does not
+    within minutes.
+    """
+    d = network.config.hidden_dim
+    for block in network.blocks:
+        assert isinstance(block, Block)
+        torch.nn.init.eye_(block.attn_qkv.weight[2 * d :])
+        torch.nn.init.eye_(block.attn_out.weight)
+        gates = block.adaLN_modulation.bias.unflatten(0, (6, d))
+        gates[2] = 1.0
+        gates[5] = 1.0
+    V = network.config.vocab_size
+    network.output_layer.linear.weight.copy_(_HEAD_SCALE * network.vocab_embed.rows[:V])

@@ -1,6 +1,13 @@
 """From one mask to many, and from a constant to a sense of time: the warm start of MultiMDM-cont.
 
 Sec. 3.2, continual adaptation. The multi-mask posterior depends on t, and MDLM's networks do not see it.
+
+Something is added to the copies of a mask's row, so that the new masks differ from the first step on. Copies give the
+same predictions, and a network has to find out that they are different things, let alone what they mean. Noise makes
+them different. The embeddings of the tokens for which a mask is designated also say what it means: a network that knows
+its tokens can make something of their mean before it has learnt anything of masks.
+
+Shapes: V tokens, M masks, rows of width d.
 """
 
 import math
@@ -9,13 +16,12 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from multimdm._checks import check_integer, require
 from multimdm.models.config import DiTConfig
 from multimdm.models.dit import DiT
-from multimdm.models.mask_rows import noise_offsets, token_offsets
 
 
 def expand_masks(network: DiT, num_masks: int) -> DiT:
@@ -76,7 +82,9 @@ def code_masks(network: DiT, scale: float, seed: int) -> DiT:
     times as large as the entries of the tokens' rows. It is added to the mask's row and to that for noise. What has
     no such meaning must find it, and for hundreds of steps does not. The given network is left as it is.
     """
-    V, M, generator = network.config.vocab_size, network.config.num_masks, torch.Generator().manual_seed(seed)
+    V = network.config.vocab_size
+    M = network.config.num_masks
+    generator = torch.Generator().manual_seed(seed)
 
     def add_codes(state: dict[str, Tensor]) -> None:
         rows = state["vocab_embed.embedding"].clone()
@@ -130,7 +138,7 @@ def with_dropout(network: DiT, dropout: float) -> DiT:
 
 
 def _moved(network: DiT, offsets: Callable[[Tensor, Tensor], Tensor]) -> DiT:
-    """With something added to the rows of masks, given them and the rows of tokens."""
+    """The network with something added to the rows of masks, a function of these rows and of the tokens'."""
     V = network.config.vocab_size
 
     def add(state: dict[str, Tensor]) -> None:
@@ -150,3 +158,31 @@ def _rebuilt(network: DiT, config: DiTConfig, change: Callable[[dict[str, Tensor
         rebuilt = DiT(config).to(rows.dtype)
     rebuilt.load_state_dict(state)
     return rebuilt.train(network.training)
+
+
+def noise_offsets(copies: Float[Tensor, "M d"], scale: float, seed: int) -> Float[Tensor, "M d"]:
+    """Gaussian noise, `scale` times as large as the entries of the copies."""
+    noise = torch.randn(copies.shape, generator=torch.Generator().manual_seed(seed)).to(copies)
+    return scale * _size(copies) * noise
+
+
+def token_offsets(
+    copies: Float[Tensor, "M d"], tokens: Float[Tensor, "V d"], assignment: Int64[Tensor, " V"], scale: float
+) -> Float[Tensor, "M d"]:
+    """The mean of the rows of each mask's tokens, less the mean of all rows, made as large as that noise would be.
+
+    One factor serves all masks, so that a mask whose tokens are alike is moved further than others. A single mask stays
+    where it is.
+    """
+    if len(copies) == 1:
+        return torch.zeros_like(copies)
+    sums = torch.zeros(copies.shape, dtype=torch.float64, device=tokens.device)
+    sums.index_add_(0, assignment.to(tokens.device), tokens.double())
+    counts = torch.bincount(assignment, minlength=len(copies)).to(sums)
+    means = sums / counts[:, None] - tokens.double().mean(0)
+    return (scale * _size(copies).double() / _size(means) * means).to(copies)
+
+
+def _size(rows: Tensor) -> Tensor:
+    """Root mean square of the entries."""
+    return rows.square().mean().sqrt()

@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.process.chunks import TRAINED_ON_A_GPU, chunk_rows
-from multimdm.process.places import at_home
+from multimdm.process.places import TRAINED_ON_A_GPU, at_home, chunk_rows
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of logits on a CPU: 32 MB in float32."""
@@ -51,7 +50,8 @@ class _ReducedLogits(torch.autograd.Function):
         entries = TRAINED_ON_A_GPU if _as_on_a_gpu.get() else _CHUNK_ENTRIES
         rows_per_chunk = chunk_rows(weight.shape[0], features, entries, wants_gradient)
         parts: list[tuple[Tensor, ...]] = []
-        matrix, begun = None, False
+        matrix = None
+        begun = False
         for start in range(0, max(1, len(features)), rows_per_chunk):
             rows = slice(start, min(start + rows_per_chunk, len(features)))
             logits = F.linear(features[rows], weight, bias)
@@ -82,7 +82,7 @@ class _ReducedLogits(torch.autograd.Function):
 
 @contextmanager
 def chunks_as_on_a_gpu() -> Iterator[None]:
-    """For who counts, without one, what a step takes there."""
+    """Divide rows into chunks as a GPU would, to count without one what a step takes there."""
     token = _as_on_a_gpu.set(True)
     try:
         yield
@@ -93,7 +93,8 @@ def chunks_as_on_a_gpu() -> Iterator[None]:
 def _add_gradients(
     gradients: list[Tensor | None], slope: Tensor, features: Tensor, matrix: Tensor, rows: slice, begun: bool
 ) -> None:
-    """Of a chunk's loss, by features, weight and bias, as far as they are wanted; `matrix` is the weight as `slope`.
+    """Add the gradients of a chunk's loss in features, weight and bias, where wanted; `matrix` is the weight in the
+    dtype of `slope`.
 
     Unless another chunk has `begun`, the weight's gradient is written over and not added to.
     """

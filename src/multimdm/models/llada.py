@@ -9,11 +9,10 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from multimdm.models.head import Reduce, reduce_logits
-from multimdm.models.inputs import brought
-from multimdm.models.llada_adapter import Adapter
-from multimdm.models.llada_config import LLaDAConfig
+from multimdm.models.llada_config import Adapter, LLaDAConfig
 from multimdm.models.llada_layers import LLaDABlock, RmsNorm, rotary_angles
 from multimdm.process import Mixture, Time
+from multimdm.process.places import brought
 
 
 class LLaDA(nn.Module):

@@ -82,6 +82,21 @@ class LLaDAConfig:
         return self
 
 
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Adapter:
+    """LoRA on the projections of all blocks, and rows of its own for the masks."""
+
+    rank: Annotated[int, Field(gt=0)] = 8
+    alpha: Annotated[float, Field(gt=0)] = 16.0
+    """What LoRA adds is multiplied by alpha / rank."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The dropout of LoRA's input in training."""
+    base: str = ""
+    """The network that it was made for: a directory or a name on the Hub."""
+    base_digest: str = ""
+    """A hash of some of its weights: on another base the adapter would be noise."""
+
+
 def with_masks(config: LLaDAConfig, rows: Sequence[int]) -> LLaDAConfig:
     """The same network with its masks on these rows, and as many rows as that takes."""
     return replace(config, mask_rows=tuple(rows), num_rows=max(config.num_rows, max(rows) + 1))
@@ -128,7 +143,7 @@ def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None 
 
 
 def published(config: LLaDAConfig) -> dict[str, Any]:
-    """The published config.json of a network; appended rows of masks are told in our own file beside it."""
+    """The published config.json of a network; our own file beside it names the rows of masks that were appended."""
     return {
         "architectures": ["LLaDAModelLM"],
         "model_type": "llada",

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from multimdm.models.llada_config import LLaDAConfig
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and sines [L, head_dim]."""
@@ -27,7 +27,7 @@ class RmsNorm(nn.Module):
 
 
 def rotary_angles(length: int, head_dim: int, theta: float, device: torch.device) -> Angles:
-    """Of positions 0 .. length-1, in float32: far positions need its digits."""
+    """The angles of positions 0 .. length-1, in float32: far positions need its digits."""
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device=device) / head_dim
     angles = torch.outer(torch.arange(length, dtype=torch.float32, device=device), 1.0 / theta**exponents)
     angles = torch.cat([angles, angles], dim=-1)

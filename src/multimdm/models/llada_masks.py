@@ -50,7 +50,7 @@ def check_unused(rows: Sequence[int], used: Sequence[int]) -> None:
 def expand_llada(network: LLaDA, rows: Sequence[int], offsets: Float[Tensor, "M d"] | None = None) -> LLaDA:
     """The network with its masks on these rows, all copies of the one it had: every mask gives the same logits.
 
-    Unless `offsets` (`mask_rows.py`) are added to the copies. Weights are taken over, not copied, but for the
+    Unless `offsets` (`expand.py`) are added to the copies. Weights are taken over, not copied, but for the
     embedding; the given network keeps its own and stays as it is.
     """
     config = network.config

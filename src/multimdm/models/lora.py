@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from multimdm._checks import require
 from multimdm.models.llada import LLaDA
-from multimdm.models.llada_adapter import Adapter
+from multimdm.models.llada_config import Adapter
 
 PROJECTIONS = "q_proj|k_proj|v_proj|attn_out|ff_proj|up_proj|ff_out"
 TARGETS = rf"blocks\.\d+\.({PROJECTIONS})"

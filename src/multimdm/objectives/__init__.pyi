@@ -3,10 +3,9 @@ from .candi import Candi
 from .consistency import Consistency
 from .context import Context
 from .coupled import Coupled
-from .elbo import Elbo
+from .curricula import Ramp
+from .elbo import Elbo, RelaxedElbo
 from .next_token import NextToken
-from .ramp import Ramp
-from .relaxation import RelaxedElbo
 from .sdtt import Sdtt
 from .settings import ConsistencySettings, ContextSettings, Relaxation, SdttSettings, Shares, TimeSettings
 from .times import stratified_times

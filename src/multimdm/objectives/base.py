@@ -1,4 +1,7 @@
-"""What every objective is given and what it gives back."""
+"""What every objective is given and what it gives back.
+
+Shapes: B sequences of L positions; N packed positions that have a loss.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,16 +40,16 @@ class Batch:
     """The prompts: seen as they are, never noised and never asked for; None if nothing is given."""
 
     def asked(self, active: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
-        """Of these positions, the ones that have a loss: neither padding nor given."""
+        """Those of the active positions that have a loss: neither padding nor given."""
         active = both(active, self.valid)
         return active if self.given is None else active & ~self.given
 
     def keep(self, x: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"]:
-        """A state of the sequences with what is given as it is."""
+        """The state x with the given tokens in their places."""
         return x if self.given is None else torch.where(self.given, self.ids, x)
 
     def path(self, process: Process) -> Path:
-        """To the texts' own x_1 or, without one, to any, which is drawn if the process keeps it."""
+        """The paths to the texts' own x_1 or, without one, to any x_1, which is drawn if the process keeps it."""
         if self.x_1 is None:
             return process.path_to_prior(self.ids.shape, self.generator, self.ids.device)
         return process.path_to(self.x_1)
@@ -58,7 +61,7 @@ class Batch:
 
 
 TIMES = 10
-"""Parts of (0, 1) by which losses are told apart."""
+"""The number of equal parts of (0, 1) for which losses are recorded one by one."""
 
 
 class Sums(NamedTuple):

@@ -2,6 +2,8 @@
 
 It is like a NELBO, and for comparing CANDI models as good; but it leaves out what the Gaussian noise costs, so it is no
 bound of the likelihood and must not be set beside the NELBO of other systems.
+
+Shapes: as in `rows.py`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ class Candi:
     process: Hybrid
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
-        """No [B, L, V] tensor is made, neither of logits nor of noise."""
+        """One draw of x_t per sequence; no [B, L, V] tensor is made, neither of logits nor of noise."""
         rows = self.rows(batch.ids, batch.valid, batch.times.to(batch.ids.device), batch.generator)
         weight = of_rows(batch.weight, rows.where[0])
 
@@ -40,7 +42,7 @@ class Candi:
         t: Float64[Tensor, " B"],
         generator: Streams,
     ) -> Rows:
-        """What is hidden in a draw of x_t."""
+        """The positions that are hidden in a draw of x_t, and their loss."""
         x_t = self.process.corrupt(x_0, t, generator)
         hidden = both(self.process.hidden(x_t), valid)
         where = hidden.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions

@@ -24,9 +24,8 @@ from multimdm.objectives.divergence import divergence, divergence_of_logits
 from multimdm.objectives.settings import ConsistencySettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import Path, Process
-from multimdm.process.cross_entropy import cross_entropy
-from multimdm.process.places import at_home, beside
-from multimdm.process.precision import widened
+from multimdm.process.fused_readout import cross_entropy
+from multimdm.process.places import at_home, beside, widened
 
 
 @plain_dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Consistency:
         )
 
     def taught_by(self, teacher: Network) -> "Consistency":
-        """With this teacher."""
+        """The objective with this teacher."""
         return replace(self, teacher=teacher)
 
     def next_teacher(self, step: int, steps: int) -> float:

@@ -5,6 +5,8 @@ contexts contradict themselves, and a network that never met a contradiction bel
 tokens are replaced. What is asked stays the same: the text's own tokens at the hidden positions, whose masks stay the
 text's too. The loss of such sequences is no bound of the likelihood, of theirs or of any text's; validation, which
 shows texts as they are, stays exact.
+
+Shapes: B sequences of L positions, x_t and the later state [B, L], times [B]; V tokens.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.settings import ContextSettings
 from multimdm.process import Process
 from multimdm.process.draws import invert_cdf
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 _LATEST = 1 - 2.0**-30
 """Own draws are made as if t were at most this: no time is later than 1, where nothing is visible to be replaced."""
@@ -32,7 +34,7 @@ class Mistakes(NamedTuple):
     tokens: Int64[Tensor, "B L"]
 
     def in_place(self, x: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"]:
-        """The state with these tokens."""
+        """The state x with these tokens in their places."""
         return torch.where(self.where, self.tokens, x)
 
 
@@ -75,7 +77,7 @@ class Context:
     def mistakes(
         self, network: Network, process: Process, batch: Batch, x_t: Int64[Tensor, "B L"], t: Float[Tensor, " B"]
     ) -> Mistakes | None:
-        """Of every sequence, from its own stream; None, and nothing drawn, if there are to be none."""
+        """The mistakes in x_t, drawn from the stream of each sequence; None, with nothing drawn, if there are none."""
         share = self.settings.share
         sequences = self.settings.sequences
         if share == 0 or sequences == 0:

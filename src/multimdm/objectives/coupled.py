@@ -1,4 +1,7 @@
-"""Cross-entropy along paths that end in a given x_1: what `multimdm couple` makes small."""
+"""Cross-entropy along paths to a given x_1: what `multimdm couple` makes small.
+
+Shapes: B sequences of L positions; N packed positions that are asked for, n of them in a chunk of the network's head.
+"""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +14,7 @@ from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask
-from multimdm.process.cross_entropy import cross_entropy
+from multimdm.process.fused_readout import cross_entropy
 
 Weight = Literal["elbo", "even"]
 _RECORDS = {

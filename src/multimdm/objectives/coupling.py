@@ -18,7 +18,7 @@ from multimdm._checks import require
 from multimdm.objectives.settings import Coupling
 from multimdm.process import Generator, Path, Process
 from multimdm.process.base import Ids
-from multimdm.process.gumbel import GumbelNoise
+from multimdm.process.shared_noise import GumbelNoise
 from multimdm.process.times import per_position
 
 

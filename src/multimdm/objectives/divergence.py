@@ -1,4 +1,12 @@
-"""How far a student's distributions are from a teacher's, row by row; the teacher's are constants."""
+"""How far a student's distribution p is from a teacher's q, row by row; the teacher's are constants.
+
+    reverse_kl: sum p (log p - log q)      forward_kl: sum q (log q - log p)
+    mse: sum (p - q)^2                     tvd: sum |p - q| / 2
+
+With p = softmax(l), a divergence with the slopes f'_j in p_j has the gradient p_j (f'_j - sum p f') in l_j.
+
+Shapes: n rows of V logits or log-probabilities; a divergence per row, [n].
+"""
 
 from typing import get_args
 
@@ -10,13 +18,12 @@ from torch.autograd.function import once_differentiable
 from multimdm._checks import require
 from multimdm.objectives.settings import Divergence
 from multimdm.process.fusing import fused, fuses
-from multimdm.process.places import reading
-from multimdm.process.precision import widened
+from multimdm.process.places import reading, widened
 
 
 @reading
 def divergence(kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Tensor, "n V"]) -> Float[Tensor, " n"]:
-    """Of the distribution softmax(logits) from the one with the log-probabilities `teacher`, in float32 or better.
+    """How far p = softmax(logits) is from q with the log-probabilities `teacher`, in float32 or better.
 
     A token of probability zero adds nothing to a sum that it weighs; the divergence is infinite where the other
     distribution alone excludes a token.
@@ -30,7 +37,7 @@ def divergence(kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Te
 def divergence_of_logits(
     kind: Divergence, logits: Float[Tensor, "n V"], teacher: Float[Tensor, "n V"]
 ) -> Float[Tensor, " n"]:
-    """Of softmax(logits) from softmax(teacher); on a GPU without tables of probabilities."""
+    """How far p = softmax(logits) is from q = softmax(teacher); on a GPU without tables of probabilities."""
     if not fuses(logits):
         return divergence(kind, logits, widened(teacher).log_softmax(-1))
     _check_kind(kind)
@@ -60,9 +67,11 @@ class _Divergence(torch.autograd.Function):
         else:  # of a sum of f(p - q), with slopes f': gradient p (f' - sum p f')
             difference = p - log_q.exp()
             if kind == "mse":
-                value, slope = difference.square().sum(-1), difference.mul_(2)
+                value = difference.square().sum(-1)
+                slope = difference.mul_(2)
             else:
-                value, slope = difference.abs().sum(-1) / 2, difference.sign_().div_(2)
+                value = difference.abs().sum(-1) / 2
+                slope = difference.sign_().div_(2)
             gradient = slope.sub_((p * slope).sum(-1, keepdim=True)).mul_(p)
         ctx.save_for_backward(gradient)
         return value
@@ -92,10 +101,13 @@ class _FusedDivergence(torch.autograd.Function):
 
 @fused
 def _value(logits: Tensor, teacher: Tensor, kind: Divergence) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The divergence, both log-sums, and sum p f' of the slopes f' in p, which the gradient p (f' - sum p f') needs."""
-    log_sum, teacher_sum = widened(logits).logsumexp(-1), widened(teacher).logsumexp(-1)
-    log_p, log_q = _log_probs(logits, log_sum), _log_probs(teacher, teacher_sum)
-    p, q = log_p.exp(), log_q.exp()
+    """The divergence, both log-sums, and sum p f' for the gradient p (f' - sum p f'), up to what cancels there."""
+    log_sum = widened(logits).logsumexp(-1)
+    teacher_sum = widened(teacher).logsumexp(-1)
+    log_p = _log_probs(logits, log_sum)
+    log_q = _log_probs(teacher, teacher_sum)
+    p = log_p.exp()
+    q = log_q.exp()
     match kind:
         case "reverse_kl":
             value = (p * torch.where(p == 0, 0.0, log_p - log_q)).sum(-1)
@@ -104,9 +116,11 @@ def _value(logits: Tensor, teacher: Tensor, kind: Divergence) -> tuple[Tensor, T
             value = (q * torch.where(q == 0, 0.0, log_q - log_p)).sum(-1)
             return value, log_sum, teacher_sum, torch.zeros_like(value)
         case "mse":
-            value, centre = (p - q).square().sum(-1), (p * 2 * (p - q)).sum(-1)
+            value = (p - q).square().sum(-1)
+            centre = (p * 2 * (p - q)).sum(-1)
         case "tvd":
-            value, centre = (p - q).abs().sum(-1) / 2, (p * (p - q).sign() / 2).sum(-1)
+            value = (p - q).abs().sum(-1) / 2
+            centre = (p * (p - q).sign() / 2).sum(-1)
     return value, log_sum, teacher_sum, centre
 
 
@@ -120,8 +134,11 @@ def _slope(
     grad: Tensor,
     kind: Divergence,
 ) -> Tensor:
-    log_p, log_q = _log_probs(logits, log_sum), _log_probs(teacher, teacher_sum)
-    p, q = log_p.exp(), log_q.exp()
+    """The gradient p (f' - sum p f') in the logits; `centre` is what `_value` gives for sum p f'."""
+    log_p = _log_probs(logits, log_sum)
+    log_q = _log_probs(teacher, teacher_sum)
+    p = log_p.exp()
+    q = log_q.exp()
     match kind:
         case "reverse_kl":
             slope = p * (torch.where(p == 0, 0.0, log_p - log_q) - centre[:, None])

@@ -1,5 +1,7 @@
 """The evidence lower bound, Eq. (sequence_objective_main): one time per sequence, all its hidden positions.
 
+`RelaxedElbo` is DUO's: the same bound, with soft inputs at first.
+
 Shapes: as in `rows.py`.
 """
 
@@ -8,11 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network, Sums, of_rows, sums_by_time
 from multimdm.objectives.context import Context
-from multimdm.objectives.ramp import NO_RAMP, Ramp
+from multimdm.objectives.curricula import NO_RAMP, Ramp
 from multimdm.objectives.rows import Rows, rows_on
-from multimdm.process import Process
+from multimdm.objectives.settings import Relaxation
+from multimdm.process import Process, Uniform
+from multimdm.process.relaxation import relaxed_state, relaxed_times
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,40 @@ class Elbo:
         shown = None if self.context is None else self.context.shown(network, self.process, batch, x_t, t)
         rows = rows_on(path, batch.ids, x_t, t, batch.asked(self.process.active(x_t)), batch.valid, shown)
         return elbo_sums(network, batch, rows, self.ramp(batch.progress), batch.weight)
+
+
+@dataclass(frozen=True)
+class RelaxedElbo:
+    """DUO's curriculum: soft inputs, which are easier to read, for the first part of training; then the plain NELBO.
+
+    The soft input is softmax(w / tau) of a Gaussian latent w whose argmax is x_t (`process/relaxation.py`). The loss is
+    that of the uniform-state process at x_t, over the times where the latent says something.
+    """
+
+    process: Uniform
+    settings: Relaxation
+
+    def __post_init__(self) -> None:
+        require(
+            self.process.schedule.kind == "linear",
+            f"the relaxation needs the linear schedule, alpha = 1 - t; got {self.process.schedule.kind}",
+        )
+
+    def __call__(self, network: Network, batch: Batch) -> Sums:
+        """In the first part the loss is the integral over the times of the gamma range: less than the whole NELBO."""
+        if batch.progress >= self.settings.share:
+            return Elbo(self.process)(network, batch)
+        V = self.process.vocab_size
+        device = batch.ids.device
+        at = relaxed_times(batch.times.to(device), *self.settings.gammas(V), V)
+        state = relaxed_state(
+            batch.ids, at.signal, at.noise, V, self.settings.tau, batch.generator, self.settings.entries(V)
+        )
+        density = at.speed if batch.weight is None else at.speed * batch.weight.to(device)
+        asked = batch.asked(self.process.active(state.x_t))
+        t = at.one_minus_alpha  # the linear schedule's
+        rows = rows_on(self.process.path_to(), batch.ids, state.x_t, t, asked, batch.valid, state.mixture)
+        return elbo_sums(network, batch, rows, density=density)
 
 
 def elbo_sums(

@@ -1,4 +1,7 @@
-"""The likelihood of an autoregressive model: for judges of generated text, and as the other baseline."""
+"""The likelihood of an autoregressive model: for judges of generated text, and as the other baseline.
+
+Shapes: as in `rows.py`.
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +13,7 @@ from torch.nn import functional as F
 from multimdm.objectives.base import Batch, Network, Sums
 from multimdm.objectives.rows import Rows
 from multimdm.process import LossTerms
-from multimdm.process.cross_entropy import cross_entropy
+from multimdm.process.fused_readout import cross_entropy
 
 
 @dataclass(frozen=True)

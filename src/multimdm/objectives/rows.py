@@ -58,7 +58,7 @@ def rows_on(
     valid: Bool[Tensor, "B L"] | None,
     shown: Any = None,
 ) -> Rows:
-    """Of the states x_t of a path, where the network is shown these unless something else is given."""
+    """The losses at states x_t of a path; the network is shown x_t unless something else is given."""
     where = positions.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
     packed = path.at(where)
     clean = x_0[where]

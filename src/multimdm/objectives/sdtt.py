@@ -25,10 +25,9 @@ from multimdm.objectives.divergence import divergence_of_logits
 from multimdm.objectives.settings import SdttSettings
 from multimdm.objectives.teaching import Lesson
 from multimdm.process import Path, Process
-from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import draw_token, invert_cdf, uniform
 from multimdm.process.fusing import fuses
-from multimdm.process.precision import widened
+from multimdm.process.places import chunk_rows, widened
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of the teacher's probabilities while it draws."""
@@ -42,8 +41,9 @@ class Targets(NamedTuple):
     lesson: Lesson
     """The teacher's predictions."""
     state: Int64[Tensor, " N"]
-    """Of what they are predictions."""
+    """The states at which the teacher made them."""
     time: Float[Tensor, " N"]
+    """The times at which it did."""
 
 
 @plain_dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Sdtt:
         )
 
     def taught_by(self, teacher: Network) -> "Sdtt":
-        """With this teacher."""
+        """The objective with this teacher."""
         return replace(self, teacher=teacher)
 
     def next_teacher(self, step: int, steps: int) -> float:
@@ -109,16 +109,16 @@ class Sdtt:
     def times(self, t: Float[Tensor, " B"], delta: float) -> list[tuple[Tensor, Tensor]]:
         """From where to where each of the teacher's steps goes: t, t - delta, t - 2 delta, ...
 
-        The published code interpolates between t and the end with the weight 1 - t in place of one minus the weight of
-        t, and includes both; `compat` does the same.
+        The published code interpolates between t and the last time with the weight 1 - t in place of one minus the
+        weight of t, and includes both; `compat` does the same.
         """
         steps = self.settings.teacher_steps
         if not self.settings.compat:
             grid = [(t - i * delta).clamp(0.0, 1.0) for i in range(steps + 1)]
             return list(pairwise(grid))
-        end = t - delta * steps
+        last = t - delta * steps
         weights = torch.linspace(1, 0, steps, dtype=t.dtype).tolist()
-        starts = [(t * weight + (1 - t) * end).clamp(_COMPAT_EPSILON, 1.0) for weight in weights]
+        starts = [(t * weight + (1 - t) * last).clamp(_COMPAT_EPSILON, 1.0) for weight in weights]
         return [(start, (start - delta).clamp_min(0.0)) for start in starts]
 
     @torch.no_grad()
@@ -140,7 +140,7 @@ class Sdtt:
         state = x_t[where]
         time = t[where[0]]
         row_of = torch.zeros_like(x_t).index_put(where, torch.arange(len(state), device=x_t.device))
-        for start, end in self.times(t, delta):
+        for start, after in self.times(t, delta):
             hidden = asked & self.process.active(x)
             lesson = Lesson(self.teacher, path.shown(x), start, hidden, batch.valid)
             # Where a token is still hidden, the newer prediction counts.
@@ -153,11 +153,11 @@ class Sdtt:
             still = hidden[where]
             state = torch.where(still, x[where], state)
             time = torch.where(still, start[where[0]], time)
-            # x_end ~ p(. | x_start, clean, x_1) with clean ~ f_teacher(. | x_start)
+            # x_after ~ p(. | x_start, clean, x_1) with clean ~ f_teacher(. | x_start)
             clean = x.clamp_max(self.process.vocab_size - 1)
             u = uniform(x.shape, batch.generator, x.device)[there]
             clean[there] = self._draw(lesson, path.at(there), x[there], start[there[0]], u)
-            x = torch.where(hidden, path.reverse_sample(clean, x, end, start, batch.generator), x)
+            x = torch.where(hidden, path.reverse_sample(clean, x, after, start, batch.generator), x)
         assert target is not None
         return Targets(target, state, time)
 

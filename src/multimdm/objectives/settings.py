@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from multimdm.objectives.ramp import Share
-from multimdm.objectives.step_size import Rounds, StepSize
+from multimdm.objectives.curricula import Rounds, Share, StepSize
 
 Coupling = Literal["gumbel", "gaussian", "markov", "independent", "anchored"]
 Divergence = Literal["reverse_kl", "forward_kl", "mse", "tvd"]
@@ -38,11 +37,11 @@ class ConsistencySettings(Rounds):
     select (`path_revealed_apart`). cross_entropy: -log of the student's probability of the token (the forward KL).
     smoothed: the divergence from the certain prediction mixed with a little of the uniform one."""
     smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-3
-    """Of `smoothed`: the share of the uniform distribution."""
+    """For `smoothed`, the share of the uniform distribution."""
     teacher: Literal["ema", "rounds"] = "ema"
     """ema: a moving average of the student, after every step. rounds: a copy of the student, at the end of a round."""
     mu: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    """Decay of the moving average; the paper does not tell it."""
+    """Decay of the moving average; the paper does not give it."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
@@ -53,7 +52,7 @@ class SdttSettings(Rounds):
     """The teacher's step in the first round."""
     rounds: Annotated[int, Field(ge=1)] = 7
     growth: Annotated[int, Field(ge=2, le=2**20)] = 2
-    """From round to round; with teacher_steps the student's step becomes the next teacher's."""
+    """The factor from round to round; equal to teacher_steps, it makes the student's step the next teacher's."""
     teacher_steps: Annotated[int, Field(ge=1, le=2**20)] = 2
     """Reverse steps of the teacher for one of the student."""
     divergence: Divergence = "reverse_kl"
@@ -72,10 +71,10 @@ class SdttSettings(Rounds):
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class Relaxation:
-    """The settings of the curriculum."""
+    """The settings of DUO's curriculum, which shows the network soft inputs at first."""
 
     share: Share = 0.5
-    """Of training, with soft inputs. DUO: half."""
+    """The share of training with soft inputs; half for DUO."""
     tau: Annotated[float, Field(gt=0)] = 1e-3
     """Temperature of the softmax: small is nearly hard."""
     gamma_min: float | None = None
@@ -101,7 +100,7 @@ class Relaxation:
             return self.gamma_min, self.gamma_max
         import torch
 
-        from multimdm.process.gaussian import snr_of_alpha
+        from multimdm.process.shared_noise import snr_of_alpha
 
         alpha = torch.tensor(ALPHA_RANGE, dtype=torch.float64)
         low, high = (-2 * torch.log(snr_of_alpha(alpha, 1 - alpha, vocab_size))).tolist()
@@ -119,7 +118,7 @@ class Relaxation:
 
 
 class Kind(IntEnum):
-    """Of a state."""
+    """The kinds of states that a network with kept noise is trained on."""
 
     MASKS = 0
     """Every position is hidden by itself, with probability 1 - alpha_t."""
@@ -137,13 +136,13 @@ class Kind(IntEnum):
 
 @plain_dataclass(frozen=True)
 class Shares:
-    """Of the batch, for each kind but random masks, which are the rest."""
+    """The share of the batch that each kind has; random masks have the rest."""
 
     at_one: float = 0.25
     surest: float = 0.0
     drafts: float = 0.0
     prompts: float = 0.0
-    """Of the sequences of every kind: those whose beginning is given."""
+    """The share of the sequences of every kind whose beginning is given."""
 
     def __post_init__(self) -> None:
         shares = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -155,7 +154,7 @@ class Shares:
 
     @property
     def masks(self) -> float:
-        """The rest."""
+        """The share of random masks."""
         return 1 - self.at_one - self.surest - self.drafts
 
     def of(self, kind: Kind) -> float:
@@ -163,8 +162,9 @@ class Shares:
         return max(0.0, getattr(self, kind.name.lower()))
 
 
-_SHARE, _SEQUENCES = 0.1, 0.5
-"""Of mistakes, unless given."""
+_SHARE = 0.1
+_SEQUENCES = 0.5
+"""The shares of mistakes, unless given."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
@@ -176,10 +176,10 @@ class ContextSettings:
     any token, as often as the data have it. own: what the network draws there in a step of its sampler from a later
     time, which costs another call, without gradient: states that its sampler visits."""
     share: Share = _SHARE
-    """Of the visible tokens of a sequence with mistakes: those that are replaced, by a token that may be the same. Of
-    own, it says how long the step is: the time that it comes from has so much less of the text."""
+    """The share of the visible tokens of a sequence with mistakes that are replaced, by a token that may be the same.
+    With own it says how long the step is: at the time that it comes from, so much less of the text is visible."""
     sequences: Share = _SEQUENCES
-    """Of the sequences: those with mistakes."""
+    """The share of the sequences that have mistakes."""
 
     @model_validator(mode="after")
     def _check(self) -> "ContextSettings":
@@ -203,13 +203,13 @@ class TimeSettings:
     """uniform: all alike. late: (1 + power) t ^ power, more of times at which little is visible. bell: a normal law
     around center, cut off at 0 and 1."""
     power: Annotated[float, Field(gt=0)] | None = None
-    """Of late; 1 unless given: twice as many at the end."""
+    """For late, the exponent; 1 unless given, which makes times near 1 twice as frequent as uniform ones."""
     center: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Of bell: the most frequent time; 0.5 unless given."""
+    """For bell, the most frequent time; 0.5 unless given."""
     width: Annotated[float, Field(gt=0)] | None = None
-    """Of bell: the standard deviation before it is cut off; 0.2 unless given."""
+    """For bell, the standard deviation before it is cut off; 0.2 unless given."""
     even: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Of late and bell: the share of the sequences whose times are uniform still, so that no time is left out and none
+    """For late and bell, the share of the sequences whose times are uniform still, so that no time is left out and none
     counts for more than 1 / even; 0.1 unless given."""
     weight: Literal["elbo", "density"] = "elbo"
     """elbo: a loss is divided by the density of its time; the objective is what it is with uniform times, the ELBO for

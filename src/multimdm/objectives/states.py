@@ -17,7 +17,7 @@ from torch import Tensor
 from multimdm.objectives.base import Batch, Network
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.process import Path, Streams
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 
 def divide(shares: Shares, u: Float64[Tensor, " B"]) -> tuple[Int64[Tensor, " B"], Float64[Tensor, " B"]]:
@@ -103,7 +103,7 @@ def _guess(
     free: Bool[Tensor, "B L"],
     guessing: Bool[Tensor, " B"],
 ) -> _Guess:
-    """For some of the sequences; for the others noise, and no position before another.
+    """The network's guesses for some of the sequences; for the others noise, and no position before another.
 
     Where no sequence is to be guessed the network is still run, on one, since other ranks may be waiting.
     """

@@ -1,4 +1,7 @@
-"""What a teacher says at chosen positions, without ever holding [N, V] of it."""
+"""What a teacher says at chosen positions, without ever holding [N, V] of it.
+
+Shapes: B sequences of L positions, of which N are chosen and packed; features of width d; V clean tokens.
+"""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -10,7 +13,7 @@ from torch import Tensor
 from multimdm.objectives.base import Network
 from multimdm.process import Mixture, Time
 from multimdm.process.fusing import fuses
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 
 
 @runtime_checkable
@@ -22,7 +25,7 @@ class TwoPart(Protocol):
         ...
 
     def logits(self, features: Tensor) -> Tensor:
-        """The head."""
+        """What the head makes of features: logits [N, V]."""
         ...
 
 
@@ -53,7 +56,7 @@ class Lesson:
 
     @torch.no_grad()
     def logits(self, rows: slice) -> Float[Tensor, "n V"]:
-        """In float32 or better; as they are, where compiled kernels read them, which widen each number for itself."""
+        """The teacher's logits in float32 or better; as they are where compiled kernels read them, which widen each."""
         logits = self._head(self._kept[rows])
         return logits if fuses(logits) else widened(logits)
 

@@ -22,8 +22,7 @@ from multimdm.data.foreign_tokenizers import saved_tokenizer
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.models.arithmetic import Precision
 from multimdm.models.llada import LLaDA
-from multimdm.models.llada_adapter import Adapter
-from multimdm.models.llada_config import LLaDAConfig, published, read_published, with_masks
+from multimdm.models.llada_config import Adapter, LLaDAConfig, published, read_published, with_masks
 from multimdm.models.llada_masks import expand_llada
 from multimdm.models.lora import PROJECTIONS, adapter_tensors, load_adapter
 from multimdm.pipeline.files import read_safetensors, write_safetensors

@@ -6,7 +6,7 @@ import torch
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from multimdm.models.llada_adapter import Adapter
+from multimdm.models.llada_config import Adapter
 from multimdm.pipeline.settings import read_as
 from multimdm.process import MultiMask, Schedule, modulo
 from multimdm.process.settings import Readout

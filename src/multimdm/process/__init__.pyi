@@ -2,17 +2,15 @@ from .assignment import advise_masks, clustered, frequency_balanced, modulo, ran
 from .base import Path, Process
 from .checks import debug_checks
 from .draws import Generator, categorical, invert_cdf
-from .gaussian import GaussianNoise, alpha_of_signal, signal_of_alpha
-from .gumbel import GumbelNoise
 from .hybrid import AnyProcess, Hybrid, HybridState, expected_rank, sigma_of_rank
-from .mixture import Mixture, NoisyMixture
 from .multimask import MultiMask
 from .relaxation import RelaxedState, RelaxedTimes, relaxed_state, relaxed_times, sufficient_top
 from .schedule import BetweenValues, Schedule, ScheduleValues
+from .shared_noise import GaussianNoise, GumbelNoise, alpha_of_signal, signal_of_alpha
 from .streams import Streams
-from .terms import LossTerms
 from .times import Time
 from .uniform import Uniform
+from .values import LossTerms, Mixture, NoisyMixture
 
 __all__ = [
     "AnyProcess",

@@ -4,6 +4,8 @@ Every function returns a LongTensor [V] of mask indices 0..M-1 in which each mas
 of each mask (T x of the paper) and spreads back. The paper's assignment x mod M repeats along the vocabulary, so that
 its groups are the columns of a matrix with M columns: sums and products then run over contiguous memory. Any other
 assignment goes through indices.
+
+Shapes: V tokens, M masks; an assignment is [V], a table over the tokens [*rows, V], its group sums [*rows, M].
 """
 
 import heapq
@@ -70,7 +72,8 @@ def check_assignment(assignment: Tensor, vocab_size: int, num_masks: int) -> Non
         assignment.shape == (vocab_size,),
         f"assignment must have shape [{vocab_size}] (one mask index per token); got {list(assignment.shape)}",
     )
-    low, high = int(assignment.min()), int(assignment.max())
+    low = int(assignment.min())
+    high = int(assignment.max())
     require(
         low >= 0 and high < num_masks,
         f"assignment must hold mask indices from 0 to {num_masks - 1}; it holds {low} to {high}",
@@ -136,7 +139,8 @@ def clustered(embeddings: Float[Tensor, "V d"], num_masks: int, seed: int = 0, r
     for _ in range(rounds):
         sums = torch.zeros_like(centres).index_add_(0, assignment, points)
         centres = sums / torch.bincount(assignment, minlength=num_masks)[:, None]
-        before, assignment = assignment, _fill(torch.cdist(points, centres))
+        before = assignment
+        assignment = _fill(torch.cdist(points, centres))
         if torch.equal(before, assignment):
             break
     return assignment
@@ -146,12 +150,18 @@ def advise_masks(num_sequences: int, length: int) -> int:
     """The smallest M with M^L >= N: the terminal noise then has room for every sequence of the data (Sec. 3.1)."""
     check_integer("num_sequences", num_sequences, 1)
     check_integer("length", length, 1)
-    low, high = 1, 1  # bisection on integers: floating roots are off for large N
+    # Bisection on integers: floating roots are off for large N.
+    low = 1
+    high = 1
     while high**length < num_sequences:
-        low, high = high + 1, 2 * high
+        low = high + 1
+        high = 2 * high
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if middle**length >= num_sequences else (middle + 1, high)
+        if middle**length >= num_sequences:
+            high = middle
+        else:
+            low = middle + 1
     return low
 
 

@@ -26,11 +26,10 @@ from multimdm.process.checks import (
 )
 from multimdm.process.draws import Generator
 from multimdm.process.fusing import fuses
-from multimdm.process.mixture import Mixture
-from multimdm.process.precision import widened
+from multimdm.process.places import widened
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues
-from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_time, per_position, stack_times, time_dtype
+from multimdm.process.values import LossTerms, Mixture
 
 Ids = Int[Tensor, "*shape"]
 NoiseKind = Literal["gumbel", "gaussian"]
@@ -134,7 +133,7 @@ class Process(ABC):
         return self._loss(readout, log_probs, x_0, x_t, t)
 
     def logit_loss(self, logits: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:
-        """The same for softmax(logits), in float32 or better; on a GPU without a table of log-probabilities."""
+        """The loss density at time t for softmax(logits), in float32 or better; on a GPU without a table of log p."""
         if not fuses(logits):
             return self.loss(widened(logits).log_softmax(-1), x_0, x_t, t)
         self._check_loss(logits, x_0, x_t, t)
@@ -195,13 +194,13 @@ class Process(ABC):
     # ------------------------------------------------------- paths to kept noise
 
     def path_to(self, x_1: Ids | None = None) -> "Path":
-        """Paths that end in x_1 if the process keeps it, else in any noise: x_1 is then not looked at."""
+        """Paths from x_0 to this x_1 if the process keeps it, else to any noise: x_1 is then not looked at."""
         return Path(self, None)
 
     def path_to_prior(
         self, shape: Sequence[int], generator: Generator = None, device: torch.device | str | None = None
     ) -> "Path":
-        """Paths that end in a draw of x_1; nothing is drawn by a process that does not keep it."""
+        """Paths from x_0 to a draw of x_1; nothing is drawn by a process that does not keep it."""
         return self.path_to(self.prior(shape, generator, device) if self.tied_noise else None)
 
     def remain(self, clean: Ids, x_t: Ids, s: Time, t: Time, u: Float[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
@@ -226,7 +225,8 @@ class Process(ABC):
         self, s: Time, t: Time, x: Tensor, between: BetweenValues
     ) -> tuple[Retention, Retention, Retention]:
         """What the refreshing chain keeps until s, until t, and between them."""
-        at_s, at_t = self._at("s", s, x), self._at("t", t, x)
+        at_s = self._at("s", s, x)
+        at_t = self._at("t", t, x)
         return self._retention(at_s), self._retention(at_t), self._retention(between)
 
     @staticmethod
@@ -270,7 +270,7 @@ class Path:
         return self.process.corrupt(x_0, t, generator)
 
     def masks_of(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
-        """The same, given that every position is hidden."""
+        """A draw of x_t given x_0 and x_1, given also that every position is hidden."""
         return self.process.masks_of(x_0, t, generator)
 
     def couple(
@@ -298,7 +298,7 @@ class Path:
         return self.process.reverse_sample(clean, x_t, s, t, generator)
 
     def remain(self, clean: Ids, x_t: Ids, s: Time, t: Time, u: Float[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
-        """The same, given that every position stays hidden, by the numbers u; where a token shows it means nothing."""
+        """A draw of x_s where every position stays hidden, by the numbers u; where a token shows it means nothing."""
         return self.process.remain(clean, x_t, s, t, u)
 
     def loss(self, logits: Float[Tensor, "*shape V"], x_0: Ids, x_t: Ids, t: Time) -> LossTerms:

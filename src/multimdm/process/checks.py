@@ -20,7 +20,8 @@ _enabled = os.environ.get("MULTIMDM_DEBUG", "") not in ("", "0")
 def debug_checks(enabled: bool = True) -> Iterator[None]:
     """Check the contents of tensors inside the `with` block: ids and times in range, s < t, predictions normalised."""
     global _enabled
-    before, _enabled = _enabled, enabled
+    before = _enabled
+    _enabled = enabled
     try:
         yield
     finally:
@@ -47,7 +48,8 @@ def check_ids(name: str, x: Tensor, num_states: int) -> None:
         f"{name} must be an integer tensor of token ids, int64 or int32; got {kind_of(x)}",
     )
     if _enabled and x.numel():
-        low, high = int(x.min()), int(x.max())
+        low = int(x.min())
+        high = int(x.max())
         require(
             low >= 0 and high < num_states,
             f"{name} must hold ids from 0 to {num_states - 1}; it holds ids from {low} to {high}",

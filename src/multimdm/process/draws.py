@@ -14,8 +14,7 @@ from torch import Tensor
 from multimdm._checks import require
 from multimdm.process.checks import check_weights
 from multimdm.process.fusing import fused, fuses
-from multimdm.process.places import beside, exact
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, exact, widened
 from multimdm.process.streams import Streams
 
 Generator = torch.Generator | Streams | None
@@ -63,9 +62,11 @@ def invert_cdf(weights: Shaped[Tensor, "*rows V"], u: Float64[Tensor, "*rows"]) 
         f"weights must have one row per number in u, {list(u.shape)}; got shape {list(weights.shape)}",
     )
     check_weights("weights", weights)
-    flat, target = weights.reshape(-1, weights.shape[-1]), u.reshape(-1)
+    flat = weights.reshape(-1, weights.shape[-1])
+    target = u.reshape(-1)
     V = flat.shape[-1]
-    whole, summed_in = V // _BLOCK * _BLOCK, torch.promote_types(weights.dtype, torch.float32)
+    whole = V // _BLOCK * _BLOCK
+    summed_in = torch.promote_types(weights.dtype, torch.float32)
     parts = flat[:, :whole].unflatten(-1, (whole // _BLOCK, _BLOCK)), flat[:, None, whole:]
     sums = exact(torch.cat([part.sum(-1, dtype=summed_in) for part in parts], dim=-1))
     return _inside(flat, sums, target, lambda weight: weight).reshape(u.shape)

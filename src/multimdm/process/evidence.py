@@ -2,6 +2,8 @@
 
 It is the column of `marginal` that belongs to x_t, divided by its largest entry. Only the ratio of two numbers is ever
 needed: tokens that explain x_t best have likelihood 1, and all others the same smaller one.
+
+Shapes: x_t [*shape], likelihoods [*shape, V].
 """
 
 import torch

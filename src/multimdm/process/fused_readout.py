@@ -4,7 +4,11 @@ With s the log-sum-exp of a row l, p_j = exp(l_j - s). A loss of log p(x_0) and 
     dL / dl_j = a_j - p_j S,   a_j = dL / d log p_j,   S = sum of all a_j,
 and S is known from a few numbers per row. So the forward pass reads the logits, the backward pass reads them once more
 and writes their gradient, and no table of log-probabilities is ever made.
+
+Shapes: N rows of V logits; x_0, x_t and odds [N]; M group sums per row.
 """
+
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int64
@@ -13,8 +17,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from multimdm.process.assignment import Groups
-from multimdm.process.fusing import fused
-from multimdm.process.precision import widened
+from multimdm.process.fusing import fused, fuses
+from multimdm.process.places import reading, widened
 
 
 def picked(logits: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -34,6 +38,20 @@ def log1p_sum(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, " N"]]:
     """log p(x_0), log p(x_t), and the sum of log(1 + odds p(j)) over all tokens j but x_t."""
     return _Log1pSum.apply(logits, x_0, x_t, odds)
+
+
+@reading
+def cross_entropy(
+    logits: Float[Tensor, "N V"], clean: Int64[Tensor, " N"], reduction: Literal["none", "sum"]
+) -> Float[Tensor, "..."]:
+    """-log p of the clean tokens under softmax(logits), row by row or summed, in float32 or better.
+
+    On a GPU it takes fewer passes over the rows than torch's own.
+    """
+    if not fuses(logits):
+        return F.cross_entropy(widened(logits), clean, reduction=reduction)
+    loss = -picked(logits, clean)
+    return loss.sum() if reduction == "sum" else loss
 
 
 # ------------------------------------------------------------------ log p(x_0)

@@ -30,7 +30,7 @@ def fused(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def fused_of_any_shape(function: Callable[..., Result]) -> Callable[..., Result]:
-    """The same for a function of single entries: no size at all is a constant of the graph."""
+    """A function of single entries, compiled like `fused`: no size at all is a constant of its graph."""
 
     @functools.wraps(function)
     def call(*args: Any) -> Result:
@@ -53,7 +53,7 @@ def has_compiler() -> bool:
 
 
 def run_compiled(function: Callable[..., Result], args: tuple[Any, ...], any_shape: bool) -> Result:
-    """By one graph for any number of rows, or for any shape."""
+    """Run the function by one compiled graph, which serves any number of rows or, with `any_shape`, any shape."""
     if not any_shape:
         for x in args:
             if isinstance(x, Tensor):

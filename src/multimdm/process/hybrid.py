@@ -10,6 +10,8 @@ For V = 50,257 and d = 768 that is a 65th, and the sum costs d^2 multiplications
 
 Two things to know. At t = 1 the noise is finite: w still tells of x_0, while sampling starts from noise without it. And
 the loss leaves the Gaussian part of the likelihood out, so it is no bound of it and can fall below the entropy.
+
+Shapes: B sequences of L positions; noise [B, L, n] with n = V or d numbers per position.
 """
 
 import math
@@ -26,12 +28,11 @@ from multimdm.process.base import Ids, Process
 from multimdm.process.checks import check_ids, check_same_shape, check_table
 from multimdm.process.draws import Generator, uniform
 from multimdm.process.fusing import fuses
-from multimdm.process.mixture import NoisyMixture
-from multimdm.process.places import at_home, beside
-from multimdm.process.precision import widened
+from multimdm.process.places import at_home, beside, widened
 from multimdm.process.schedule import Schedule, check_schedule
 from multimdm.process.settings import USUAL_RANKS
 from multimdm.process.times import Time, check_order, check_time, exact_time, per_position
+from multimdm.process.values import NoisyMixture
 
 MASK_SHARE = 0.5
 """Of the mask's embedding in what a hidden position shows; the rest is the noisy one-hot's."""
@@ -160,8 +161,11 @@ class Hybrid:
         check_ids("clean", clean, self.vocab_size)
         check_same_shape("clean", clean, "x_t", state.x)
         check_order(s, t)
-        at_s, at_t = (exact_time(time, state.x.device) for time in (s, t))
-        sigma_s, sigma_t = self.sigma(at_s), self.sigma(at_t)
+        at_s = exact_time(s, state.x.device)
+        at_t = exact_time(t, state.x.device)
+        sigma_s = self.sigma(at_s)
+        sigma_t = self.sigma(at_t)
+        # w - (sigma_t - sigma_s) / sigma_s^2 (w - onehot(clean))
         latent = state.latent.towards(clean.long(), (sigma_t - sigma_s) / sigma_s**2)
         stays = uniform(state.x.shape, generator, state.x.device) < self.schedule.between(at_s, at_t).still_hidden
         return HybridState(torch.where(self.hidden(state) & ~stays, clean.long(), state.x), latent)
@@ -192,7 +196,7 @@ class Hybrid:
         return self._weighed(picked, x_0, t)
 
     def logit_loss(self, logits: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"], t: Time) -> Float[Tensor, " N"]:
-        """The same for softmax(logits), in float32 or better; on a GPU without a table of log-probabilities."""
+        """The loss density of a hidden position for softmax(logits), in float32 or better; on a GPU without log p."""
         if not fuses(logits):
             return self.loss(widened(logits).log_softmax(-1), x_0, t)
         return self._weighed(fused_readout.picked(logits, x_0), x_0, t)

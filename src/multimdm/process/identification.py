@@ -8,6 +8,8 @@ with the model's psi_theta(j|k). The printed form, eq. (psi_theta_simplified_app
     psi_theta(j) - psi(j) = c e_j,
 and the bracket psi phi(psi_theta / psi), phi(x) = x - 1 - log x, is c^2 e_j^2 / psi times a smooth function, so that
 c^2 and the weight join to something finite at t = 1.
+
+Shapes: N packed positions; masses m [N, M]; the designated and the current mask k are indices [N].
 """
 
 import torch
@@ -60,6 +62,7 @@ def _loss_and_gradient(
     C = 1 + c
     same = designated == current
 
+    # m_k, the sum of the other m, and that of all but m_k and the designated mask's
     m_k = masses.gather(-1, current)
     others = masses.scatter(-1, current, 0.0)
     rest = others.sum(-1, keepdim=True)

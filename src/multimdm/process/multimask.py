@@ -2,6 +2,9 @@
 
 Clean tokens are the ids 0 .. V-1, masks V .. V+M-1. A token leaves the clean state as alpha_t falls and then sits at
 its designated mask with probability beta_t, else at any mask uniformly. One mask is masked diffusion (MDLM).
+
+Shapes: x_0, x_s, x_t and `clean` are ids [*shape]; predictions [*shape, V]; kernels [*shape, V + M], the columns of the
+masks behind those of the tokens; a loss reads N packed rows.
 """
 
 from collections.abc import Sequence
@@ -17,16 +20,15 @@ from multimdm.process.base import Ids, NoiseKind, Path, Process, RowReader, flat
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused_of_any_shape
-from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.identification import identification
 from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor
-from multimdm.process.places import beside
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, widened
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
 from multimdm.process.settings import Readout
-from multimdm.process.terms import LossTerms
+from multimdm.process.shared_noise import GumbelNoise, draw_noise, first_other, rival_state
 from multimdm.process.times import Time, check_order, check_time, time_dtype
+from multimdm.process.values import LossTerms
 
 
 class MultiMask(Process):
@@ -69,7 +71,7 @@ class MultiMask(Process):
         return MultiMask(self.vocab_size, self.num_masks, self.schedule, self.assignment, True, noise_shown)
 
     def path_to(self, x_1: Ids | None = None) -> Path:
-        """Paths that end in x_1 if the noise is tied, else in any noise."""
+        """Paths from x_0 to this x_1 if the noise is tied, else to any noise."""
         from multimdm.process.tied import TiedPath  # which knows this class
 
         if not self.tied_noise:
@@ -109,8 +111,11 @@ class MultiMask(Process):
         check_ids("x_s", x_s, self.num_states)
         check_order(s, t)
         dtype = time_dtype(s, t)
-        b, v = self._between(s, t, x_s).to(dtype), self._at("t", t, x_s).to(dtype)
+        b = self._between(s, t, x_s).to(dtype)
+        v = self._at("t", t, x_s).to(dtype)
+        # alpha_{t|s} 1{x_s} + (1 - alpha_{t|s}) r_t^{x_s} from a token
         from_clean = self._from_clean(x_s.clamp_max(self.vocab_size - 1), b.alpha, b.one_minus_alpha, v)
+        # beta_{t|s} 1{x_s} + (1 - beta_{t|s}) / M from a mask
         from_mask = torch.zeros_like(from_clean)
         from_mask[..., self.vocab_size :] = (b.one_minus_beta / self.num_masks)[..., None]
         mask = x_s.clamp_min(self.vocab_size).long()
@@ -124,7 +129,9 @@ class MultiMask(Process):
         dtype = time_dtype(s, t)
         between = self._between(s, t, x_t)
         b = between.to(dtype)
-        designated, current = self._mask_index(x_0), self._mask_index(x_t)
+        designated = self._mask_index(x_0)
+        current = self._mask_index(x_t)
+        # p(revealed) 1{x_0} + p(still hidden) p(mask at s | mask at t, designated mask)
         retentions = self._bridge_retentions(s, t, x_t, between)
         weights = bridge_weights(designated == current, *retentions, self.num_masks)
         hidden = bridge_posterior(weights.to(b.reveal.dtype), designated, current, self.num_masks)
@@ -142,7 +149,9 @@ class MultiMask(Process):
         clean_probs = self._posterior_probs(clean_probs, x_t, t)
         between = self._between(s, t, x_t)
         b = between.to(clean_probs.dtype)
-        retentions, working = self._bridge_retentions(s, t, x_t, between), b.reveal.dtype
+        retentions = self._bridge_retentions(s, t, x_t, between)
+        working = b.reveal.dtype
+        # p(revealed) x_theta + p(still hidden) sum_j (T x_theta)_j p(mask at s | mask at t, designated mask j)
         hidden = bridge_average(
             self._groups_on(x_t.device).sum(clean_probs.to(working)),
             self._mask_index(x_t),
@@ -159,15 +168,17 @@ class MultiMask(Process):
         Infinite at t = 1, where the last tokens must leave in no time.
         """
         v = self.schedule(t)
-        V, M = self.vocab_size, self.num_masks
+        V = self.vocab_size
+        M = self.num_masks
         tokens = torch.arange(V, device=v.alpha.device)
         rates = v.alpha.new_zeros((*v.alpha.shape, self.num_states, self.num_states))
         if M == 1:  # r_t = 1 at the only mask
             rates[..., V:, :V] = v.hazard_alpha[..., None, None]
-        else:
+        else:  # from a token, -(alpha' / alpha) r_t^x; r_t^x = beta + (1 - beta) / M at its designated mask
             rates[..., V:, :V] = (v.hazard_alpha * v.one_minus_beta / M)[..., None, None]
             designated = v.hazard_alpha * (v.beta + v.one_minus_beta / M)
             rates[..., V + self._assignment(tokens.device), tokens] = designated[..., None]
+        # from a mask to any other, -(beta' / beta) / M
         rates[..., V:, V:] = (v.hazard_beta / M)[..., None, None]
         return with_zero_columns(rates)
 
@@ -179,10 +190,13 @@ class MultiMask(Process):
         self._check_prediction("clean_probs", clean_probs, x_t)
         check_time("t", t)
         clean_probs = self._posterior_probs(clean_probs, x_t, t)
-        v, hidden = self._at("t", t, x_t), self.active(x_t)
+        v = self._at("t", t, x_t)
+        hidden = self.active(x_t)
         working = torch.promote_types(clean_probs.dtype, torch.float32)
-        probs, current = clean_probs.to(working), self._mask_index(x_t)[..., None]
-        elsewhere = v.one_minus_beta / self.num_masks  # r_t of a mask that is not designated
+        probs = clean_probs.to(working)
+        current = self._mask_index(x_t)[..., None]
+        # r_t = beta + (1 - beta) / M at the designated mask, (1 - beta) / M at the others
+        elsewhere = v.one_minus_beta / self.num_masks
         at_home = v.beta + elsewhere
         # At visible positions these are not used, and may be infinite: a number keeps their gradients zero.
         to_home, to_others, low, high = (
@@ -194,7 +208,9 @@ class MultiMask(Process):
                 v.beta / elsewhere,
             )
         )
+        # to a token a: alpha x_theta(a) / ((1 - alpha) r_t^a(k))
         to_clean = torch.where(self._assignment(x_t.device) == current, to_home, to_others) * probs
+        # to another mask j: A m_k + (sum of the other m) + c m_j, c = M beta / (1 - beta), A = 1 / (1 + c)
         masses = self._groups_on(x_t.device).sum(probs)
         others = masses.scatter(-1, current, 0.0)
         psi = low * masses.gather(-1, current) + others.sum(-1, keepdim=True) + high * others
@@ -211,6 +227,7 @@ class MultiMask(Process):
         check_time("t", t)
         v = self._at("t", t, x_0)
         u = uniform(x_0.shape, generator, x_0.device)
+        # u < (1 - alpha)(1 - beta): any mask; below 1 - alpha: the designated one; else the token
         refreshed = v.one_minus_alpha * v.one_minus_beta
         mask = self.vocab_size + pick((u / refreshed).clamp_max(1.0), self.num_masks)
         hidden = torch.where(u < refreshed, mask, self.designated_mask(x_0))
@@ -229,8 +246,11 @@ class MultiMask(Process):
         """x_t ~ p_{t|s}(. | x_s), by one number per position. Eq. (two_time_kernel_main)."""
         check_ids("x_s", x_s, self.num_states)
         check_order(s, t)
-        b, v = self._between(s, t, x_s), self._at("t", t, x_s)
-        u, hidden = uniform(x_s.shape, generator, x_s.device), self.active(x_s)
+        b = self._between(s, t, x_s)
+        v = self._at("t", t, x_s)
+        u = uniform(x_s.shape, generator, x_s.device)
+        hidden = self.active(x_s)
+        # A token leaves with probability 1 - alpha_{t|s}, to r_t; a mask is refreshed with probability 1 - beta_{t|s}.
         leaves = torch.where(hidden, 1.0, b.one_minus_alpha)  # is at a mask at t
         refreshed = torch.where(hidden, b.one_minus_beta, b.one_minus_alpha * v.one_minus_beta)
         mask = self.vocab_size + pick((u / refreshed).clamp_max(1.0), self.num_masks)
@@ -301,17 +321,23 @@ class MultiMask(Process):
         for t above 1e-8.
         """
         v = flat_values(self._at("t", t, x_0), x_0.shape)
-        rows, clean, state = table.reshape(-1, self.vocab_size), x_0.reshape(-1).long(), x_t.reshape(-1)
+        rows = table.reshape(-1, self.vocab_size)
+        clean = x_0.reshape(-1).long()
+        state = x_t.reshape(-1)
         active = self.active(state)
         if self.num_masks == 1:
-            picked, term = read.picked(rows, clean), torch.zeros_like(v.alpha)
+            picked = read.picked(rows, clean)
+            term = torch.zeros_like(v.alpha)
         else:
             picked, masses = read.group_masses(rows, clean, self._groups_on(rows.device))
-            designated, current, masses = self._mask_index(clean), self._mask_index(state), masses.double()
+            masses = masses.double()
+            designated = self._mask_index(clean)
+            current = self._mask_index(state)
             if self.readout == "context":
                 others = torch.where(active, others_factor(v, self.num_masks), 1.0)
                 picked, masses = join_masses(picked, masses, designated, current, others)
             term = identification(masses, designated, current, v, active)
+        # -alpha'_t / (1 - alpha_t) (-log p(x_0)), where the token is hidden
         weight = torch.where(active, -v.d_alpha / v.one_minus_alpha, 0.0)
         reconstruction = -weight * torch.where(active, picked, 0.0)
         dtype = torch.promote_types(rows.dtype, torch.float32)
@@ -348,6 +374,7 @@ class MultiMask(Process):
 
         For 0 < rho <= 1 a path jumps at most twice, once if M = 1 (Prop. mm_gumbel_two_jumps).
         """
+        # the arrivals e_z / p_t(z | x_0) of the token, of its designated mask and of the best other mask
         elsewhere = values.one_minus_alpha * values.one_minus_beta / self.num_masks
         at_clean = noise.clean / values.alpha
         at_designated = noise.designated / (values.one_minus_alpha * values.beta + elsewhere)
@@ -420,10 +447,10 @@ class MultiMask(Process):
     def _check_pair(self, x_0: Tensor, x_t: Tensor) -> None:
         super()._check_pair(x_0, x_t)
         if checks_contents():
-            strangers = int(((x_t != x_0) & ~self.active(x_t)).sum())
+            differing = int(((x_t != x_0) & ~self.active(x_t)).sum())
             require(
-                strangers == 0,
-                f"x_t must equal x_0 wherever it is visible; it differs at {strangers} positions",
+                differing == 0,
+                f"x_t must equal x_0 wherever it is visible; it differs at {differing} positions",
             )
 
 

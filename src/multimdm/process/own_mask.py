@@ -7,6 +7,8 @@ So the tokens of the mask that is seen are more probable than the context alone 
 It is written as what all other tokens lose, the factor A = (1 - beta_t) / (M beta_t + 1 - beta_t). At t = 1 it is 1
 exactly: nothing joins. Towards t = 0 the evidence grows without bound; at t = 0, where nothing is hidden and no state
 asks, A is 0 and only the tokens of the mask remain. Their own logits are untouched: nothing infinite is ever added.
+
+Shapes: logits and weights [*shape, V]; the factor of the other tokens [*shape]; masses of N packed rows [N, M].
 """
 
 import torch
@@ -32,7 +34,7 @@ def join_logits(
 def join_weights(
     weights: Float[Tensor, "*shape V"], explained: Bool[Tensor, "*shape V"], others: Float64[Tensor, "*shape"]
 ) -> Float[Tensor, "*shape V"]:
-    """The same for probabilities, up to a factor per position."""
+    """Posterior probabilities, up to a factor per position, from those that the context gives."""
     return weights * torch.where(explained, 1.0, beside(others.to(weights.dtype), weights)[..., None])
 
 
@@ -43,7 +45,7 @@ def join_masses(
     current: Int64[Tensor, " N"],
     others: Float64[Tensor, " N"],
 ) -> tuple[Float64[Tensor, " N"], Float64[Tensor, "N M"]]:
-    """The same for all that a loss needs of a row: log p(x_0), and the group sums m = T p.
+    """What a loss needs of a row of the posterior, log p(x_0) and the group sums m = T p, from that of the context.
 
     With k the mask that is seen and Z = m_k + A (sum of the other m), the posterior has log p(x_0) - log Z if k is
     designated for x_0, else log p(x_0) + log A - log Z; and its group sums are m_k / Z, and A m_j / Z for the others.

@@ -1,10 +1,12 @@
-"""Where numbers are kept: beside the network or, if its device has no float64, at home on the CPU.
+"""Where numbers are kept, in which precision, and how many rows of a table over the vocabulary are worked on at once.
+
+Numbers are kept beside the network or, if its device has no float64, at home on the CPU.
 
 Times, schedules and draws are float64, which Apple's GPUs do not have. Of a network there, all that is exact stays on
 the CPU, with the states: what belongs to a sequence or a position is small. The network and everything with a
 column per token are on the device. Three things cross the border, and no float64 does:
 
-    what a network is shown (`beside`), when it is called;
+    what a network is shown (`brought`), when it is called;
     what a row of a table is read for (`beside`) and the few numbers that it gives (`reading`, `exact`);
     what is kept of chunks of logits (`at_home`), once, in the head.
 
@@ -18,7 +20,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from multimdm.process.values import Mixture, NoisyMixture
+
 Read = TypeVar("Read", bound=Callable[..., Any])
+Input = TypeVar("Input", bound=Tensor | Mixture | NoisyMixture | None)
+
+ENTRIES_ON_A_GPU = 2**27
+"""256 MB in bfloat16. What samplers do to rows (sorting them, say) takes many times that."""
+TRAINED_ON_A_GPU = 2**28
+"""Where a loss is differentiated: every chunk takes some fifty launches and reads the head's weights three times."""
 
 
 def has_float64(device: torch.device) -> bool:
@@ -60,3 +70,23 @@ def reading(read: Read) -> Read:
         return tuple(at_home(x) for x in result) if isinstance(result, tuple) else at_home(result)
 
     return call  # pyright: ignore[reportReturnType]
+
+
+def brought(x: Input, weight: Tensor) -> Input:
+    """What a network is shown, brought from home to where its weights are."""
+    if x is None:
+        return x
+    if isinstance(x, Tensor):
+        return beside(x, weight)  # pyright: ignore[reportReturnType]
+    return type(x)(*(beside(part, weight) for part in x))  # pyright: ignore[reportReturnType]
+
+
+def widened(x: Tensor) -> Tensor:
+    """`x` in float32 or better: sums of bfloat16 probabilities lose the digits that they are made for."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def chunk_rows(columns: int, on: Tensor, entries_on_a_cpu: int, trained: bool = False) -> int:
+    """How many rows are worked on at once: at least one, and on a CPU as many as make the best of its caches."""
+    on_a_gpu = TRAINED_ON_A_GPU if trained else ENTRIES_ON_A_GPU
+    return max(1, (on_a_gpu if on.is_cuda else entries_on_a_cpu) // columns)

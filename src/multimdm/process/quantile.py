@@ -12,6 +12,8 @@ With the conditionals q(a | x^{<l}) of a teacher, the tokens in some order, and 
 
 If x_0 ~ q, all u_l are uniform and independent (Rosenblatt 1952); if x_0 ~ p_0, KL(law of x_1 || uniform) is at most
 KL(p_0 || q). Everything here is float64: a cell may be as small as 1e-300.
+
+Shapes: x_0, u, x_1 and the cells are [*shape]; the teacher's conditionals [*shape, V]; Q_l(. | x_0) is [*shape, M].
 """
 
 import math
@@ -54,7 +56,8 @@ def cells(probs: Float[Tensor, "*shape V"], x_0: Ids, order: Order = "id") -> Ce
     """
     check_ids("x_0", x_0, probs.shape[-1])
     check_table("probs", probs, x_0, probs.shape[-1])
-    probs, own = probs.double(), x_0[..., None].long()
+    probs = probs.double()
+    own = x_0[..., None].long()
     width = probs.gather(-1, own)
     tokens = torch.arange(probs.shape[-1], device=probs.device)
     if isinstance(order, Tensor):
@@ -171,8 +174,8 @@ def similarity_order(embeddings: Float[Tensor, "V d"]) -> Int64[Tensor, " V"]:
 def neighbour_laws(ids: Int64[Tensor, "B L"], vocab_size: int, contexts: int = 512) -> Float64[Tensor, "V d"]:
     """For every token the laws of the tokens before it and behind it, sqrt p(b before | a) and sqrt p(b behind | a).
 
-    Square roots, because their distance is Hellinger's, in which rare neighbours count too. Of the neighbours the most
-    frequent ones are told apart (`contexts` of them), all others are one: d stays small for large vocabularies.
+    Square roots, because their distance is Hellinger's, in which rare neighbours count too. The most frequent
+    neighbours, `contexts` of them, have a column each, and all others share one: d stays small for large vocabularies.
     """
     check_ids("ids", ids, vocab_size)
     V = vocab_size
@@ -180,7 +183,8 @@ def neighbour_laws(ids: Int64[Tensor, "B L"], vocab_size: int, contexts: int = 5
     column = torch.full((V,), kept, dtype=torch.long)
     frequency = torch.bincount(ids.flatten(), minlength=V)
     column[frequency.argsort(descending=True, stable=True)[:kept]] = torch.arange(kept)
-    left, right = ids[:, :-1].flatten(), ids[:, 1:].flatten()
+    left = ids[:, :-1].flatten()
+    right = ids[:, 1:].flatten()
     laws = []
     for token, neighbour in ((left, right), (right, left)):
         counts = torch.zeros(V * (kept + 1), dtype=torch.float64)
@@ -191,7 +195,7 @@ def neighbour_laws(ids: Int64[Tensor, "B L"], vocab_size: int, contexts: int = 5
 
 
 def _chain(points: Tensor, members: Tensor) -> Tensor:
-    """The members as a line."""
+    """The members in the order of a line along which neighbours are near each other."""
     if len(members) <= 2:
         return members
     own = points[members] - points[members].mean(0)
@@ -206,7 +210,7 @@ def _chain(points: Tensor, members: Tensor) -> Tensor:
 
 
 def check_masks(num_masks: int) -> int:
-    """One bucket would tell nothing."""
+    """At least two masks: one bucket would tell nothing of the number."""
     number = check_integer("num_masks", num_masks, 1)
     require(number >= 2, f"num_masks must be at least 2: with one bucket every number looks alike; got {number}")
     return number
@@ -225,7 +229,8 @@ def check_possible(cells: Cells, teacher: str, first: int = 0) -> None:
 
 def _share_below(cells: Cells, edges: Float64[Tensor, "*e"], num_masks: int) -> Float64[Tensor, "*shape e"]:
     """The share of each cell that lies below edge/M, relative to the cell: exact for the smallest of them."""
-    lower, width = cells.lower[..., None], cells.width[..., None]
+    lower = cells.lower[..., None]
+    width = cells.width[..., None]
     below = ((edges / num_masks - lower) / width).clamp(0.0, 1.0)
     # Rounding may leave the last cell a little short of 1.
     return torch.where(edges >= num_masks, 1.0, below)

@@ -4,6 +4,8 @@ A row has V entries, but the losses use a handful of numbers of it: log p(x_0) a
 log p(x_0), log p(x_t) and one sum over the row. These functions compute them without keeping a second table of the
 size of the log-probabilities, forward or backward: a chunk stays in the processor's cache. On a GPU with a compiler
 `fused_readout.py` takes their place.
+
+Shapes: N rows of V log-probabilities; x_0, x_t and odds [N]; M group sums per row.
 """
 
 from collections.abc import Iterator
@@ -14,8 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from multimdm.process.assignment import Groups
-from multimdm.process.chunks import chunk_rows
-from multimdm.process.places import reading
+from multimdm.process.places import chunk_rows, reading
 
 _CHUNK_ENTRIES = 2**21
 """Entries of a chunk of rows on a CPU: 8 MB in float32."""

@@ -4,6 +4,8 @@ The mask sector of `MultiMask` is this chain on M masks started at the designate
 the V tokens. Both bridges between two times therefore come from here. For a chain that starts at `target` and is
 at `current` at time t, the state at s < t is, by Bayes' rule, a mixture of three: the target, the current state, or
 any state uniformly. All three weights are sums of positive terms, finite for every reachable current state.
+
+Shapes: targets, current states and weights are [...]; distributions over the n states [..., n].
 """
 
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 The latent w = a~ onehot(x_0) + s~ eps in R^V has its argmax at a draw of the uniform-state process with alpha = T(a~);
 a network in the curriculum is shown softmax(w / tau), and its loss is the uniform-state one at the argmax. For small
 tau only the few largest entries of w have any weight, and those are drawn directly: O(top) numbers per position, not V.
+
+Shapes: B sequences of L positions; times [*s], any shape; the entries of w that are kept [B, L, top + 1].
 """
 
 import math
@@ -16,9 +18,9 @@ from torch import Tensor
 from multimdm._checks import check_integer, check_positive, require
 from multimdm.process.checks import check_ids
 from multimdm.process.draws import Generator, pick, uniform
-from multimdm.process.gaussian import transformation
-from multimdm.process.mixture import Mixture
+from multimdm.process.shared_noise import transformation
 from multimdm.process.times import Time, check_time, exact_time, per_position
+from multimdm.process.values import Mixture
 
 DEFAULT_TOP = 16
 """Enough for DUO's tau = 1e-3, gamma >= -3.55 and V = 50,257: see `sufficient_top`."""
@@ -57,7 +59,8 @@ def relaxed_times(u: Time, gamma_min: float | int, gamma_max: float | int, vocab
         -math.inf < gamma_min < gamma_max < math.inf,  # false for NaN too
         f"gamma_min must be below gamma_max, both finite; got {gamma_min!r} and {gamma_max!r}",
     )
-    u, width = exact_time(u), gamma_max - gamma_min
+    u = exact_time(u)
+    width = gamma_max - gamma_min
     gamma = gamma_min + u * width
     snr = torch.exp(-gamma / 2)
     value = transformation(snr, vocab_size)
@@ -102,9 +105,11 @@ def relaxed_state(
     check_ids("x_0", x_0, vocab_size)
     check_positive("tau", tau)
     check_integer("top", top, 1)
-    signal, noise = per_position("signal", signal, x_0)[..., None], per_position("noise", noise, x_0)[..., None]
+    signal = per_position("signal", signal, x_0)[..., None]
+    noise = per_position("noise", noise, x_0)[..., None]
     k = min(top + 1, vocab_size - 1)  # all that can be among the top + 1 largest if the clean token is not
     u = uniform((*x_0.shape, 2 * k + 1), generator, x_0.device)
+    # w_{x_0} = a~ + s~ eps, and the k largest of the other w = s~ eps
     clean = signal + noise * torch.special.ndtri(u[..., :1])
     others = noise * largest_gaussians(u[..., 1 : k + 1], vocab_size - 1)
     tokens = distinct_tokens(x_0.long(), u[..., k + 1 :], vocab_size)
@@ -120,7 +125,8 @@ def largest_gaussians(u: Float64[Tensor, "*rows k"], n: int) -> Float64[Tensor, 
     """
     left = n - torch.arange(u.shape[-1], dtype=u.dtype, device=u.device)
     log_below = torch.cumsum(torch.log(u) / left, dim=-1)
-    below, above = torch.exp(log_below), -torch.expm1(log_below)
+    below = torch.exp(log_below)
+    above = -torch.expm1(log_below)
     z = torch.special.ndtri(torch.minimum(below, above))  # from the smaller tail, which keeps its digits
     return torch.where(below < above, z, -z)
 
@@ -171,7 +177,8 @@ def sufficient_top(
         return n
     allowed = math.log(lost) + math.log(fraction / 2)
     # k = 1: the bound is Gamma(r + 1) / ((r - 1) Gamma(r + 1)); every further k multiplies it by k / (k - 1 + r).
-    k, log_mean = 1, -math.log(r - 1)
+    k = 1
+    log_mean = -math.log(r - 1)
     while log_mean > allowed and k < n:
         k += 1
         log_mean += math.log(k / (k - 1 + r))

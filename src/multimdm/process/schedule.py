@@ -2,6 +2,8 @@
 
 alpha falls from 1 at t = 0 (data) to 0 at t = 1 (noise), exactly; beta_t = alpha_t ** rho. Complements such as
 1 - alpha are computed directly: a subtraction would lose every digit near t = 0, where the loss weighs most.
+
+Shapes: every value has the shape of its time, [*times].
 """
 
 import math
@@ -111,9 +113,12 @@ class Schedule:
         alpha, one_minus_alpha, d_alpha = self._alpha(t)
         hazard_alpha = -d_alpha / alpha
         if self.rho == 1.0:  # exact, and the usual case
-            beta, one_minus_beta, d_beta = alpha, one_minus_alpha, d_alpha
-            hazard_beta, beta_decay = hazard_alpha, -d_alpha * alpha
-        else:
+            beta = alpha
+            one_minus_beta = one_minus_alpha
+            d_beta = d_alpha
+            hazard_beta = hazard_alpha
+            beta_decay = -d_alpha * alpha
+        else:  # beta = alpha^rho, and 1 - beta = -expm1(rho log alpha), which keeps its digits near t = 0
             beta = alpha**self.rho
             one_minus_beta = -torch.expm1(self.rho * _log(alpha, one_minus_alpha))
             d_beta = self.rho * alpha ** (self.rho - 1) * d_alpha
@@ -134,13 +139,15 @@ class Schedule:
     def between(self, s: Time, t: Time) -> BetweenValues:
         """alpha_{t|s}, beta_{t|s} and their complements for s < t, in float64."""
         check_order(s, t)
-        s, t = exact_time(s), exact_time(t)
+        s = exact_time(s)
+        t = exact_time(t)
         require(
             not checks_contents() or bool((s < t).all()),
             "s must be earlier than t at every position; somewhere it is not",
         )
         alpha_s, one_minus_alpha_s, _ = self._alpha(s)
         alpha_t, one_minus_alpha_t, _ = self._alpha(t)
+        # alpha_s - alpha_t, without subtracting one alpha from the other
         if self.kind == "linear":
             fall = t - s
         else:
@@ -148,7 +155,8 @@ class Schedule:
         one_minus_alpha = fall / alpha_s
         alpha = alpha_t / alpha_s
         if self.rho == 1.0:
-            beta, one_minus_beta = alpha, one_minus_alpha
+            beta = alpha
+            one_minus_beta = one_minus_alpha
         else:
             beta = alpha**self.rho
             one_minus_beta = -torch.expm1(self.rho * _log(alpha, one_minus_alpha))

@@ -26,14 +26,14 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
     k0, k1 = key
     for _ in range(_ROUNDS):
         # int64 products wrap around, but their 64 bits are those of the unsigned product.
-        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = (
-            ((p1 >> 32) & _WORD) ^ c1 ^ k0,
-            p1 & _WORD,
-            ((p0 >> 32) & _WORD) ^ c3 ^ k1,
-            p0 & _WORD,
-        )
-        k0, k1 = (k0 + _KEY_STEPS[0]) & _WORD, (k1 + _KEY_STEPS[1]) & _WORD
+        p0 = c0 * _MULTIPLIERS[0]
+        p1 = c2 * _MULTIPLIERS[1]
+        c0 = ((p1 >> 32) & _WORD) ^ c1 ^ k0
+        c1 = p1 & _WORD
+        c2 = ((p0 >> 32) & _WORD) ^ c3 ^ k1
+        c3 = p0 & _WORD
+        k0 = (k0 + _KEY_STEPS[0]) & _WORD
+        k1 = (k1 + _KEY_STEPS[1]) & _WORD
     return c0, c1, c2, c3
 
 

@@ -1,4 +1,4 @@
-"""Paths that end in a given noise string x_1, so that noise can be tied to data, and kept.
+"""Paths from x_0 to a given noise string x_1, so that noise can be tied to data, and kept.
 
 x_t is x_0 with probability alpha_t; else m(x_0) with probability beta_t; else x_1. With x_1 uniform and independent of
 x_0 every marginal is that of `MultiMask`. With another joint law of (x_0, x_1), each of them still distributed as
@@ -18,13 +18,11 @@ from torch import Tensor
 from multimdm.process.base import Ids, Path
 from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.draws import Generator, uniform
-from multimdm.process.mixture import Mixture
 from multimdm.process.multimask import MultiMask
-from multimdm.process.places import at_home, beside
-from multimdm.process.precision import widened
+from multimdm.process.places import at_home, beside, widened
 from multimdm.process.schedule import ScheduleValues
-from multimdm.process.terms import LossTerms
 from multimdm.process.times import Time, check_order, check_time, per_position, stack_times
+from multimdm.process.values import LossTerms, Mixture
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class TiedPath(Path):
         """The prediction given x_t and x_1^l at hidden positions, as logits in float32 or better.
 
         To a network that is shown x_1 nothing is added. One that sees x_t alone gave p(x_0^l | x_t), and had to leave
-        open whether x_t^l = j is the designated mask or the end of the path. By Bayes' rule its prediction is
+        open whether x_t^l = j is the designated mask or x_1^l. By Bayes' rule its prediction is
         multiplied by p(x_t^l | a, x_1^l) / p(x_t^l | a): at another mask than x_1 only the tokens of that mask remain;
         at x_1 the tokens of j are divided by 1 + (M - 1) beta_t. This is exact where x_1^l is uniform given x_0; what
         x_1 tells at the other positions is not made use of.

@@ -23,7 +23,8 @@ def check_time(name: str, t: Time) -> None:
         return
     require(t.is_floating_point(), f"{name} must be a number or a floating-point tensor; got {t.dtype}")
     if checks_contents() and not bool(((t >= 0) & (t <= 1)).all()):
-        low, high = float(t.detach().min()), float(t.detach().max())
+        low = float(t.detach().min())
+        high = float(t.detach().max())
         raise ValueError(f"{name} must lie in [0, 1]; it holds values from {low} to {high}")
 
 

@@ -2,6 +2,8 @@
 
 The network predicts the leave-one-out distribution p(x_0^l | x_t without position l), DUO's convention. The posterior
 follows by Bayes' rule: the weight of x_t itself is multiplied by 1 + V alpha_t / (1 - alpha_t).
+
+Shapes: x_0, x_s, x_t and `clean` are ids [*shape]; predictions and kernels [*shape, V]; a loss reads N packed rows.
 """
 
 from collections.abc import Sequence
@@ -15,14 +17,20 @@ from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_value
 from multimdm.process.checks import check_ids, check_same_shape, check_table, kind_of
 from multimdm.process.draws import Generator, pick, uniform
 from multimdm.process.fusing import fused
-from multimdm.process.gaussian import GaussianNoise, draw_gaussian_noise, snr_of_alpha
-from multimdm.process.gumbel import GumbelNoise, draw_noise, first_other, rival_state
-from multimdm.process.places import beside
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, widened
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
 from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
-from multimdm.process.terms import LossTerms
+from multimdm.process.shared_noise import (
+    GaussianNoise,
+    GumbelNoise,
+    draw_gaussian_noise,
+    draw_noise,
+    first_other,
+    rival_state,
+    snr_of_alpha,
+)
 from multimdm.process.times import Time, check_order, check_time, time_dtype
+from multimdm.process.values import LossTerms
 
 
 class Uniform(Process):
@@ -97,6 +105,7 @@ class Uniform(Process):
 
     def rates(self, t: Time) -> Float[Tensor, "*times states states"]:
         """R_t[destination, source] = -(d_alpha / alpha) / V off the diagonal. Infinite at t = 1."""
+        # -(alpha'_t / alpha_t) / V, the same for all pairs of tokens
         rate = self.schedule(t).hazard_alpha / self.vocab_size
         shape = (*rate.shape, self.vocab_size, self.vocab_size)
         return with_zero_columns(rate[..., None, None].expand(shape).clone())
@@ -131,8 +140,10 @@ class Uniform(Process):
         """Leave-one-out weights times p_t(x_t | .): up to a factor, 1 + V alpha / (1 - alpha) at x_t."""
         self._check_prediction("weights", weights, x_t)
         check_time("t", t)
-        v, index = self._at("t", t, x_t), beside(x_t, weights)[..., None].long()
-        factor = v.one_minus_alpha / (self.vocab_size * v.alpha + v.one_minus_alpha)  # of the others, beside x_t
+        v = self._at("t", t, x_t)
+        index = beside(x_t, weights)[..., None].long()
+        # (1 - alpha) / (V alpha + 1 - alpha), the factor of all tokens but x_t; x_t keeps its weight
+        factor = v.one_minus_alpha / (self.vocab_size * v.alpha + v.one_minus_alpha)
         working = torch.promote_types(weights.dtype, torch.float32)
         scaled = (weights.to(working) * beside(factor.to(working), weights)[..., None]).to(weights.dtype)
         return scaled.scatter(-1, index, weights.gather(-1, index))
@@ -174,7 +185,8 @@ class Uniform(Process):
         """
         v = flat_values(self._at("t", t, x_0), x_0.shape)
         rows = table.reshape(-1, self.vocab_size)
-        clean, state = x_0.reshape(-1).long(), x_t.reshape(-1).long()
+        clean = x_0.reshape(-1).long()
+        state = x_t.reshape(-1).long()
         # The floor keeps the odds finite in float32; at such times they only enter multiplied by 1 - alpha.
         odds = self.vocab_size * v.alpha / v.one_minus_alpha.clamp_min(1e-30)
         log_q = (x.double() for x in read.log1p_sum(rows, clean, state, odds))
@@ -217,9 +229,9 @@ class Uniform(Process):
 
         Eq. (duo_gumbel_path) or Eq. (duo_gaussian_path); by Thm. (duo_gumbel_path) they agree in law.
         """
-        if isinstance(noise, GaussianNoise):
+        if isinstance(noise, GaussianNoise):  # the clean token wins while snr > the best rival's Gaussian - its own
             keeps = snr_of_alpha(values.alpha, values.one_minus_alpha, self.vocab_size) > noise.others - noise.clean
-        else:
+        else:  # it arrives first while e_{x_0} / p_t(x_0) <= e_rival / p_t(rival)
             each_other = values.one_minus_alpha / self.vocab_size
             keeps = noise.clean / (values.alpha + each_other) <= noise.others / each_other
         rival = rival_state(x_0.long(), noise.rival, self.vocab_size)
@@ -250,6 +262,7 @@ def _density(
     hazard_alpha: Tensor,
     V: int,
 ) -> Tensor:
+    """lambda_t / V times the bracket, lambda_t = -alpha'_t / alpha_t."""
     weight = torch.where(alpha > 0, hazard_alpha / V, 0.0)
     bracket = torch.where(
         clean == state,
@@ -271,10 +284,13 @@ def _bracket_at_clean(log_q: Tensor, log_sum: Tensor, alpha: Tensor, one_minus_a
 
 
 def _bracket_elsewhere(log_q_clean: Tensor, log_q_state: Tensor, log_sum: Tensor, odds: Tensor, V: int) -> Tensor:
-    """The bracket where x_t = i differs from x_0."""
-    q_i, rest = torch.exp(log_q_state), -torch.expm1(log_q_state)
+    """The bracket where x_t = i differs from x_0: s(x_0) = 1 + odds, and s(j) = 1 for all other j."""
+    q_i = torch.exp(log_q_state)
+    rest = -torch.expm1(log_q_state)
     y = odds * q_i
     log_i = torch.log1p(y)
-    spread = (V - 1) * (log_i - y / (1 + y)) + odds * rest / (1 + y) - log_sum  # all j != i as if s(j) = 1
+    # sum_{j != i} [s_theta(j) - 1 - log s_theta(j)]: all j != i as if s(j) = 1
+    spread = (V - 1) * (log_i - y / (1 + y)) + odds * rest / (1 + y) - log_sum
+    # what s(x_0) = 1 + odds changes in the term of j = x_0
     true_ratio = (1 + odds) * torch.log1p(odds) - odds
     return spread + true_ratio - odds * (torch.log1p(odds * torch.exp(log_q_clean)) - log_i)

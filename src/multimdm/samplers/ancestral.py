@@ -56,8 +56,9 @@ class Ancestral:
         return ask(process, batch, self._time(k), self.choice_at(k))
 
     def move(self, question: Question, hypotheses: Hypotheses, k: Count) -> Moved:
-        """From t = t_{K-k} to the next time s."""
-        process, batch = question.process, question.batch
+        """Draw x_s given x_t, from t = t_{K-k} to the next time s."""
+        process = question.process
+        batch = question.batch
         t = question.t
         s = self._time(k + 1)
         if self.revises:

@@ -1,4 +1,7 @@
-"""The sequences that are still being made, as a step sees them."""
+"""The sequences that are still being made, as a step sees them.
+
+Shapes: B sequences of L positions.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -68,7 +68,7 @@ def _hypotheses(
 ) -> Int64[Tensor, "B L"]:
     """Clean tokens for the hidden positions, by one number each; elsewhere the tokens that are there.
 
-    As in the published sampler the network is told the time t and shown vectors scaled for the noise at s: its steps
+    As in the published sampler the network is given the time t and shown vectors scaled for the noise at s: its steps
     take away more noise than the schedule does, so that this is nearer to what is left.
     """
     hidden = process.hidden(state)

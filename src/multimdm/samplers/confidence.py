@@ -114,7 +114,9 @@ def sure_from(threshold: Threshold, num_steps: int) -> float:
 
 def revealed(question: Question, clean: Int64[Tensor, "B L"], reveal: Bool[Tensor, "B L"]) -> Moved:
     """The hypotheses where candidates are revealed; the other candidates move by the kernel, given that they stay."""
-    batch, front, schedule = question.batch, question.front, question.process.schedule
+    batch = question.batch
+    front = question.front
+    schedule = question.process.schedule
     assert front is not None
     x_s = torch.where(reveal, clean, batch.x)
     if question.process.num_masks > 1:

@@ -114,7 +114,9 @@ def generate(
     going = free.any(1)
     for k in range(step.num_steps):
         if not bool(going.all()):
-            batch, place, going = batch.rows(going), place[going], going[going]
+            batch = batch.rows(going)
+            place = place[going]
+            going = going[going]
         time = torch.zeros_like(times[0])
         if len(place):
             counted = _Counted(network)

@@ -16,7 +16,7 @@ def masked_process(process: Process, who: str) -> MultiMask:
 
 
 def refuse_tied(process: Process, who: str) -> None:
-    """Of methods that forget x_1."""
+    """Refuse a process that keeps x_1, for a method that forgets it."""
     require(
         not process.tied_noise,
         f"{who} is not for a model whose noise is tied to the text, which has to keep it: leave it out",
@@ -24,7 +24,7 @@ def refuse_tied(process: Process, who: str) -> None:
 
 
 def require_shown(process: Process, who: str) -> None:
-    """Of methods that leave no trace of x_1 in the state."""
+    """Refuse a process that does not show x_1, for a method that leaves no trace of x_1 in the state."""
     require(
         process.noise_shown,
         f"{who} is for a model that is shown its noise beside the text (tied noise), since nothing else would tell it "

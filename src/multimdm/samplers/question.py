@@ -16,11 +16,9 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.process import Mixture, Path, Process, Time, fused_readout
-from multimdm.process.chunks import chunk_rows
 from multimdm.process.draws import uniform
 from multimdm.process.fusing import fuses
-from multimdm.process.places import at_home, beside
-from multimdm.process.precision import widened
+from multimdm.process.places import at_home, beside, chunk_rows, widened
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.blocks import Front
 from multimdm.samplers.choice import Choice, without

@@ -39,7 +39,7 @@ class Rewrite:
         require_shown(process, "order='rewrite'")
 
     def question(self, process: Process, batch: Batch, k: Count) -> Question:
-        """The whole text; the network is told t = 1 of noise and t = 0 of a draft."""
+        """The whole text; the network is given t = 1 with noise and t = 0 with a draft."""
         t = (k == 0).double() if isinstance(k, Tensor) else float(k == 0)
         return ask(process, self.numbered(batch, k), t, self.choice, batch.free)
 

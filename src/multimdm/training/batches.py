@@ -6,7 +6,7 @@ import torch
 
 from multimdm.data.prepared import Example
 from multimdm.objectives import Batch, stratified_times
-from multimdm.objectives.time_density import draw_times
+from multimdm.objectives.times import draw_times
 from multimdm.process import Streams
 from multimdm.training.background import ReadingAhead, works_beside
 from multimdm.training.engine import Engine

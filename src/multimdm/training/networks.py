@@ -28,9 +28,9 @@ from multimdm.models import (
     tell_masks_apart,
     with_dropout,
 )
+from multimdm.models.expand import noise_offsets, token_offsets
 from multimdm.models.llada_masks import RESERVED, appended_rows, expand_llada, reserved_rows
 from multimdm.models.lora import attach
-from multimdm.models.mask_rows import noise_offsets, token_offsets
 from multimdm.process import AnyProcess, MultiMask
 from multimdm.training.schema import AdaptRecipe, CoupleRecipe, PretrainRecipe
 from multimdm.training.step_plan import derive

@@ -6,7 +6,7 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from multimdm.models.config import MaskRows
-from multimdm.objectives.ramp import Ramp
+from multimdm.objectives.curricula import Ramp, Rounds
 from multimdm.objectives.settings import (
     ConsistencySettings,
     ContextSettings,
@@ -15,7 +15,6 @@ from multimdm.objectives.settings import (
     Shares,
     TimeSettings,
 )
-from multimdm.objectives.step_size import Rounds
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.settings import (
     STRICT,

@@ -13,8 +13,7 @@ from multimdm.evaluation.progress import Progress, ignore
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
 from multimdm.pipeline.ranks import shared
-from multimdm.process.places import beside, home_of
-from multimdm.process.precision import widened
+from multimdm.process.places import beside, home_of, widened
 
 _TOGETHER = 32
 

@@ -1,5 +1,6 @@
-"""Soft inputs of a network: several states per position, with weights."""
+"""Named values that pass between processes, networks and objectives: soft inputs, and losses term by term."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxtyping import Float, Int
@@ -26,3 +27,18 @@ class NoisyMixture(NamedTuple):
     noise: Float[Tensor, "B L n"]
     """Standard Gaussians: eps itself (n = V), or n = d of them for the network to make the sum of."""
     scale: Float[Tensor, "B L"]
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """Loss densities per position, in nats; their integral over t bounds the negative log-likelihood."""
+
+    reconstruction: Float[Tensor, "*shape"]
+    """Guessing the clean token. For `Uniform`, the whole loss."""
+    identification: Float[Tensor, "*shape"]
+    """Guessing the designated mask among the masks; zero for one mask and for `Uniform`."""
+
+    @property
+    def total(self) -> Float[Tensor, "*shape"]:
+        """The sum of both terms."""
+        return self.reconstruction + self.identification

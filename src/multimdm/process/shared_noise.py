@@ -1,8 +1,15 @@
-"""The Gaussian representation of uniform-state paths (DUO), Eq. (duo_gaussian_path).
+"""Noise that all times of a path share: Gumbels for every process, and DUO's Gaussians for uniform states.
 
-x_t is the argmax of a one-hot of x_0 scaled by a~ plus Gaussian noise scaled by sqrt(1 - a~^2), the noise shared by
-all times. Only the ratio snr = a~ / sqrt(1 - a~^2) matters: the clean token wins while snr exceeds the best rival's
-noise minus its own. The transformation T of App. (conditional_entropy) turns the signal into alpha.
+Shared-Gumbel paths, Eq. (gumbel_coupled_path), in O(1) work per position. argmax_z {log p_t(z | x_0) + g_z} with
+Gumbels g_z fixed for all t is the first of several arrivals: argmin_z {e_z / p_t(z | x_0)} with exponentials
+e_z = exp(-g_z). Only x_0, its designated state and the equally probable others compete, and the first of n equal others
+is one exponential divided by n and a uniform index: three numbers and an index instead of V + M Gumbels.
+
+Shared-Gaussian paths, Eq. (duo_gaussian_path). x_t is the argmax of a one-hot of x_0 scaled by a~ plus Gaussian noise
+scaled by sqrt(1 - a~^2). Only the ratio snr = a~ / sqrt(1 - a~^2) matters: the clean token wins while snr exceeds the
+best rival's noise minus its own. The transformation T of App. (conditional_entropy) turns the signal into alpha.
+
+Shapes: the noise of a path has one number of each kind per position, [*shape]; signals and alphas are [*s], any shape.
 """
 
 import math
@@ -19,6 +26,56 @@ from multimdm.process.draws import Generator, pick, uniform
 _REACH = 9.0  # a standard normal beyond this has probability 1e-19
 _STEP = 1 / 32  # the trapezoidal rule converges geometrically for these analytic integrands
 _MAX_SNR = 20.0  # 1 - alpha is below 1e-38 there for every vocabulary in use
+
+
+# --------------------------------------------------------------------- Gumbels
+
+
+@dataclass(frozen=True)
+class GumbelNoise:
+    """The randomness of one shared-Gumbel path per position; it does not depend on the clean tokens."""
+
+    clean: Float[Tensor, "*shape"]
+    """Exponential of the clean token."""
+    designated: Float[Tensor, "*shape"]
+    """Exponential of the designated mask (unused by `Uniform`, whose target is the clean token)."""
+    others: Float[Tensor, "*shape"]
+    """The least exponential among the remaining states; infinite if there are none."""
+    rival: Int64[Tensor, "*shape"]
+    """Which of the remaining states has it: counted from the target, 0 .. n-2."""
+
+
+def draw_noise(shape: tuple[int, ...], n: int, generator: Generator, device: torch.device | str | None) -> GumbelNoise:
+    """Noise for paths whose target competes with n - 1 equally probable others."""
+    u = uniform((*shape, 4), generator, device)
+    e = -torch.log(u[..., :3])
+    if n == 1:
+        others = torch.full_like(e[..., 2], torch.inf)
+        rival = torch.zeros_like(e[..., 2], dtype=torch.long)
+    else:
+        others = e[..., 2] / (n - 1)
+        rival = pick(u[..., 3], n - 1)
+    return GumbelNoise(e[..., 0], e[..., 1], others, rival)
+
+
+def rival_state(target: Tensor, rival: Tensor, n: int) -> Tensor:
+    """The `rival`-th of the n states other than the target."""
+    return (target + 1 + rival) % n
+
+
+def first_other(e: Float[Tensor, "*rows n"], target: Int64[Tensor, "*rows k"]) -> tuple[Tensor, Tensor]:
+    """The least of the n exponentials of a row outside each of k targets, and its place counted from the target."""
+    n = e.shape[-1]
+    if n == 1:
+        return torch.full_like(target, torch.inf, dtype=e.dtype), torch.zeros_like(target)
+    two = torch.topk(e, 2, dim=-1, largest=False)
+    hit = two.indices[..., :1] == target
+    least = torch.where(hit, two.values[..., 1:], two.values[..., :1])
+    state = torch.where(hit, two.indices[..., 1:], two.indices[..., :1])
+    return least, (state - target - 1) % n
+
+
+# ------------------------------------------------------------------- Gaussians
 
 
 @dataclass(frozen=True)
@@ -97,7 +154,8 @@ def snr_of_alpha(
     table, log_lost = _table(vocab_size, alpha.device)
     goal = torch.log(one_minus_alpha).reshape(-1)
     position = torch.searchsorted(-log_lost, -goal).clamp(1, len(table) - 1)
-    low, high = position - 1, position
+    low = position - 1
+    high = position
     fraction = ((log_lost[low] - goal) / (log_lost[low] - log_lost[high])).clamp(0.0, 1.0)
     snr = table[low] + fraction * (table[high] - table[low])
     for _ in range(4):
