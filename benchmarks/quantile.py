@@ -30,7 +30,7 @@ from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Streams
 from multimdm.process.quantile import Order, buckets, left_to_chance, numbers
-from multimdm.report.boxes import draw_boxes
+from multimdm.report.forward_figure import draw_boxes
 from multimdm.report.pareto_figure import COLOURS
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
 from multimdm.samplers.choice import Choice

@@ -10,7 +10,7 @@ from multimdm.evaluation.settings import Drawing
 from multimdm.models.arithmetic import Precision
 
 if TYPE_CHECKING:
-    from multimdm.evaluation.judges.features import Reader
+    from multimdm.evaluation.judges.base import Reader
     from multimdm.evaluation.plan import Task
     from multimdm.evaluation.real_text import RealText
     from multimdm.evaluation.store import Store
@@ -103,7 +103,7 @@ def open_reader(name: str | None, data: str | None, subject: "Subject") -> "tupl
     if name is None:
         return None
     from multimdm.evaluation.judges import Judges
-    from multimdm.evaluation.judges.features import Reader
+    from multimdm.evaluation.judges.base import Reader
 
     reader = Judges().make(name, subject.model, subject.length)
     assert isinstance(reader, Reader)  # all but the exact one

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Literal
 
 from multimdm.evaluation.alignment import Aligned
-from multimdm.evaluation.judges.features import Reader
+from multimdm.evaluation.judges.base import Reader
 from multimdm.evaluation.mask_reading import MaskReading, reads_masks
 from multimdm.evaluation.mauve import Mauve
 from multimdm.evaluation.measurement import Measurement

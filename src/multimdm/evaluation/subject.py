@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 
 from multimdm.evaluation.alignment import Aligned, align_entropy
 from multimdm.evaluation.bootstrap import Estimate
-from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.judges import Judge
-from multimdm.evaluation.judges.features import Reader
+from multimdm.evaluation.judges.base import Reader
 from multimdm.evaluation.mask_reading import MaskReading, evaluate_mask_reading
 from multimdm.evaluation.mauve import Mauve, measure_mauve
 from multimdm.evaluation.measurement import Measurement, measure
@@ -30,7 +29,8 @@ from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, short
 from multimdm.evaluation.store import Store
 from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
-from multimdm.pipeline.description import kind_of, size_of
+from multimdm.pipeline.about import kind_of, size_of
+from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.samplers.settings import SamplingRules

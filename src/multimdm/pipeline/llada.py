@@ -31,7 +31,7 @@ from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.mask_settings import MASKS, MaskSettings, describe_masks, dump_masks, parse_masks
 from multimdm.pipeline.settings import in_one_line
 from multimdm.pipeline.shards import SHARD_BYTES, Shards, write_shards
-from multimdm.pipeline.sizes import count_blocks
+from multimdm.pipeline.tensor_file import count_blocks
 from multimdm.process import MultiMask
 from multimdm.samplers.advice import SamplingAdvice
 

@@ -13,8 +13,7 @@ from multimdm.pipeline import Model
 from multimdm.process import MultiMask
 from multimdm.process.quantile import Order
 from multimdm.samplers.advice import SamplingAdvice
-from multimdm.training.fitting import check_fits
-from multimdm.training.job import Job
+from multimdm.training.job import Job, check_fits
 from multimdm.training.networks import coupled
 from multimdm.training.processes import multi_mask, same_masks
 from multimdm.training.quantile_pairs import Quantiles

@@ -1,7 +1,8 @@
 """Devices, ranks, precision and sharding: all that torch.distributed does for the loop is in this file.
 
 The loop sees one network that it calls, and sums over ranks. Started by torchrun or accelerate launch there are several
-ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe says.
+ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe says. A request to stop that one rank
+has heard travels to all with the sums of a step.
 """
 
 import gc
@@ -20,6 +21,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from multimdm._stopping import Listener
 from multimdm.models import Backbone, rebuilt
 from multimdm.models.arithmetic import has_bfloat16
 from multimdm.pipeline.devices import find_device
@@ -241,3 +243,25 @@ def like(whole: Tensor, weight: Tensor) -> Tensor:
     if not isinstance(weight, DTensor):
         return whole.clone()
     return distribute_tensor(whole, weight.device_mesh, weight.placements, src_data_rank=None)
+
+
+class Signals(Listener):
+    """Listens for requests to stop while a run lasts."""
+
+    def __init__(self) -> None:
+        super().__init__("the step is finished and saved")
+        self.stopping = False
+        """Whether all ranks are to stop after this step."""
+
+    def __enter__(self) -> "Signals":
+        super().__enter__()
+        return self
+
+    def sum(self, engine: Engine, values: Tensor) -> Tensor:
+        """The sum over ranks that every step needs; a request that any rank has heard travels with it to all."""
+        if engine.ranks == 1:
+            self.stopping = self.asked
+            return engine.sum(values)
+        sums = engine.sum(torch.cat([values, values.new_tensor([float(self.asked)])]))
+        self.stopping = bool(sums[-1] > 0)
+        return sums[:-1]

@@ -101,9 +101,9 @@ def _flops(job: Outline, train: TrainSettings, share: float, size: int) -> float
 
 def _batch(job: Outline, size: int, length: int) -> Batch:
     ids = torch.zeros(size, length, dtype=torch.long)
-    noise = ids + job.texts.vocab_size if getattr(job.process, "tied_noise", False) else None
+    x_1 = ids + job.texts.vocab_size if getattr(job.process, "tied_noise", False) else None
     times = torch.full((size,), 0.5, dtype=torch.float64)
-    return Batch(ids, None, times, Streams(range(size)), x_1=noise)
+    return Batch(ids, None, times, Streams(range(size)), x_1=x_1)
 
 
 class _Reached(Exception):  # noqa: N818 (nothing is wrong)

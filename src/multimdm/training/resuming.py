@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
+from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.hub import local_directory
 from multimdm.training.checkpoints import Checkpoint, Checkpoints, open_checkpoint
 from multimdm.training.recipes import dump_recipe, parse_recipe

@@ -13,7 +13,6 @@ from lm_eval.evaluator import simple_evaluate
 from lm_eval.tasks import TaskManager
 
 from multimdm._checks import require
-from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.harness.benchmarks import BENCHMARKS, TASKS_DIRECTORY, answer_length, check_files
 from multimdm.evaluation.harness.lm import MultiMDM
 from multimdm.evaluation.harness.scores import Score, Scored
@@ -23,6 +22,7 @@ from multimdm.evaluation.store import Store
 from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.answers import Answering
+from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import is_adapter
 
