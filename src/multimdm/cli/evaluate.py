@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from multimdm.cli.device import Device, PrecisionOption, check_device
+from multimdm.cli.device import Device, PrecisionOption, network_options
 from multimdm.cli.measuring import (
     WITHOUT,
     Checkpoints,
     check_grid,
     check_reader,
+    measured,
     open_reader,
     open_text,
     parse_entropy,
-    run_with_progress,
 )
-from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
@@ -126,20 +125,14 @@ def main(arguments: Sequence[str]) -> None:
 
         harness.main(arguments)
         return
-    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = parse(Options, arguments, "multimdm evaluate", config=settings)
-    options.check()
-    check_device(options.device)
+    options = network_options(Options, arguments, "multimdm evaluate")
     from multimdm.pipeline.ranks import sharing
 
     with sharing() as ranks:
         subject, plan = _open(options)
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-        from multimdm.evaluation.plan import collect, tasks
-
-        run_with_progress(tasks(subject, plan), kept=options.out is not None)
-        evaluation = collect(subject, plan)
+        (evaluation,) = measured([(subject, plan)], kept=options.out is not None)
     if ranks.is_main:
         _write(options, evaluation, plan.steps)
         _print(options, evaluation)

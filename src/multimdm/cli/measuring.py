@@ -11,7 +11,7 @@ from multimdm.models.arithmetic import Precision
 
 if TYPE_CHECKING:
     from multimdm.evaluation.judges.base import Reader
-    from multimdm.evaluation.plan import Task
+    from multimdm.evaluation.plan import Evaluation, Plan, Task
     from multimdm.evaluation.real_text import RealText
     from multimdm.evaluation.store import Store
     from multimdm.evaluation.subject import Subject
@@ -112,7 +112,15 @@ def open_reader(name: str | None, data: str | None, subject: "Subject") -> "tupl
     return reader, text
 
 
-def run_with_progress(tasks: Sequence["Task"], kept: bool) -> None:
+def measured(opened: Sequence[tuple["Subject", "Plan"]], kept: bool) -> list["Evaluation"]:
+    """All that is planned of these models, with a display of how far it is; `kept` if results outlive the command."""
+    from multimdm.evaluation.plan import collect, tasks
+
+    _run_with_progress([task for subject, plan in opened for task in tasks(subject, plan)], kept)
+    return [collect(subject, plan) for subject, plan in opened]
+
+
+def _run_with_progress(tasks: Sequence["Task"], kept: bool) -> None:
     """Run the tasks: with a bar on a terminal, with a line for each elsewhere.
 
     If results are kept, a request to stop waits for the task at hand, and says that the same command goes on.

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from multimdm.cli.device import Device, check_device
+from multimdm.cli.device import Device, network_options
 from multimdm.cli.measuring import (
     Checkpoints,
     check_grid,
     check_reader,
+    measured,
     open_reader,
     open_text,
     parse_entropy,
-    run_with_progress,
 )
-from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
@@ -95,19 +94,13 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = parse(Options, arguments, "multimdm pareto", config=settings)
-    options.check()
-    check_device(options.device)
+    options = network_options(Options, arguments, "multimdm pareto")
     from multimdm.pipeline.ranks import sharing
 
     with sharing() as ranks:
         opened = _open(options)
         options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-        from multimdm.evaluation.plan import collect, tasks
-
-        run_with_progress([task for subject, plan in opened for task in tasks(subject, plan)], kept=True)
-        evaluations = [collect(subject, plan) for subject, plan in opened]
+        evaluations = measured(opened, kept=True)
     if ranks.is_main:
         _write(options, evaluations)
 

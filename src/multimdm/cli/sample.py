@@ -13,8 +13,7 @@ import tyro
 
 from multimdm._inert import inert, inert_json
 from multimdm.builtin import USUAL
-from multimdm.cli.device import Device, PrecisionOption, check_device
-from multimdm.cli.parsing import parse
+from multimdm.cli.device import Device, PrecisionOption, network_options
 from multimdm.samplers.settings import Sampling, our_word
 
 if TYPE_CHECKING:
@@ -94,10 +93,7 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
     _check_names(arguments)
-    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = parse(Options, arguments, "multimdm sample", config=settings)
-    options.check()
-    check_device(options.device)
+    options = network_options(Options, arguments, "multimdm sample")
     from multimdm.pipeline.ranks import sharing
 
     with sharing() as ranks:

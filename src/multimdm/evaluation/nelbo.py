@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm._checks import require
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.hidden_counts import noised
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -22,8 +22,6 @@ from multimdm.objectives.candi import Candi
 from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.rows import rows_on
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import evaluating
-from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, Hybrid, Streams
 
 
@@ -174,6 +172,5 @@ def evaluate_nelbo(
         progress(len(part.ids) * draws)
         return sums
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, draws, seed, batch_size), of)
+    found = over_parts(model, text, sequences, draws, seed, batch_size, of)
     return replace(NelboSums.of_parts(found).estimate(model.process), exact=model.process is None)

@@ -8,17 +8,16 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.nelbo import Nelbo, NelboSums
-from multimdm.evaluation.one_step import one_step_log_prob, one_step_sums
+from multimdm.evaluation.one_step import OneStep
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import evaluating, length_of, tokenizer_of
-from multimdm.pipeline.ranks import shared
+from multimdm.pipeline.generation import length_of, tokenizer_of
 from multimdm.process import MultiMask
 from multimdm.process.quantile import Cells, Order
 
@@ -76,12 +75,11 @@ def one_step_bound(
 
     def of(part: Part) -> NelboSums:
         cells, streams = _cells(noise, part), part.streams(seed)
-        sums = one_step_sums(model.network, process, part.ids, part.valid, cells, streams, draws)
+        sums = OneStep(model.network, process, part.ids, part.valid).bound(cells, streams, draws)
         progress(len(part.ids) * draws)
         return sums
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, draws, seed, _TOGETHER), of)
+    found = over_parts(model, text, sequences, draws, seed, _TOGETHER, of)
     return replace(NelboSums.of_parts(found).estimate(process), one_step=True)
 
 
@@ -100,14 +98,11 @@ def recall_by_importance(
 
     def of(part: Part) -> tuple[Tensor, Tensor]:
         cells, streams = _cells(noise, part), part.streams(seed)
-        log_probs = one_step_log_prob(
-            model.network, process, part.ids, part.valid, cells, streams, strings, temperature
-        )
+        log_probs = OneStep(model.network, process, part.ids, part.valid).log_prob(cells, streams, strings, temperature)
         progress(strings * len(part.ids) // sequences)
         return log_probs.cpu(), part.tokens.cpu()
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, 1, seed, _TOGETHER), of)
+    found = over_parts(model, text, sequences, 1, seed, _TOGETHER, of)
     log_probs, num_tokens = (torch.cat(each) for each in zip(*found, strict=True))
     nats = Bootstrap(len(num_tokens)).ratio(-log_probs, num_tokens)
     return Recall(float(temperature), nats, len(num_tokens), strings, proposed=True)

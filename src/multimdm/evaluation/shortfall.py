@@ -20,7 +20,7 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -93,8 +93,8 @@ def shortfall_on_data(
         progress(len(part.ids))
         return watched.calls[0], t.cpu()
 
-    with torch.no_grad(), evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, 1, seed, batch_size), of)
+    with torch.no_grad():
+        found = over_parts(model, text, sequences, 1, seed, batch_size, of)
     sums, t = torch.cat([sums for sums, _ in found], dim=1), torch.cat([t for _, t in found])
     bins = (t * _BINS).long().clamp_max(_BINS - 1)
     rows = [bins == number for number in reversed(range(_BINS))]

@@ -40,12 +40,13 @@ class Engine:
     """A network where it is to be trained, its optimiser, and the ranks that train it."""
 
     def __init__(self, network: Backbone, train: TrainSettings) -> None:
-        join_ranks("nccl" if torch.cuda.is_available() else "gloo")
+        device = find_device("auto")
+        join_ranks("nccl" if device.type == "cuda" else "gloo")
         self.ranks = launched()
         self.rank = dist.get_rank() if self.ranks > 1 else 0
         self.is_main = self.rank == 0
-        several_gpus = self.ranks > 1 and torch.cuda.is_available()  # each rank has taken the one of its number
-        self.device = torch.device("cuda", torch.cuda.current_device()) if several_gpus else find_device("auto")
+        several_gpus = self.ranks > 1 and device.type == "cuda"  # each rank has taken the one of its number
+        self.device = torch.device("cuda", torch.cuda.current_device()) if several_gpus else device
         self.home = home_of(self.device)
         """Where texts, states and times are: beside the network, or on the CPU if its device has no float64."""
         self.bfloat16 = train.precision == "bfloat16" or (
