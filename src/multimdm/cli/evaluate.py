@@ -11,8 +11,7 @@ from multimdm.cli.device import Device, PrecisionOption, network_options
 from multimdm.cli.measuring import (
     WITHOUT,
     Checkpoints,
-    check_grid,
-    check_reader,
+    check_measuring,
     measured,
     open_reader,
     open_text,
@@ -95,7 +94,8 @@ class Options:
         """Say what is wrong before the checkpoint is read."""
         if self.temperature is not None and self.temperatures is not None:
             raise ValueError("--temperature and --temperatures exclude each other")
-        check_grid(self.drawing, self.steps, (1.0,) if self.all_temperatures is None else self.all_temperatures)
+        temperatures = (1.0,) if self.all_temperatures is None else self.all_temperatures
+        check_measuring(self.drawing, self.steps, temperatures, self.align_entropy, self.mauve)
         beside = self.nelbo or self.recall or self.against_perfect
         if not self.steps and (not beside or self.align_entropy is not None):
             raise ValueError(
@@ -106,12 +106,10 @@ class Options:
         for name, value in (("sequences", self.sequences), ("draws", self.draws), ("strings", self.strings)):
             if value < 1:
                 raise ValueError(f"--{name} must be at least 1; got {value}")
-        parse_entropy(self.align_entropy)
         if self.against_perfect and self.drawing.law.guidance:
             raise ValueError("--against-perfect compares predictions as they are; leave --guidance out")
         if self.mauve is not None and not self.steps:
             raise ValueError("--mauve needs --steps, the numbers of network calls")
-        check_reader(self.mauve)
         if self.likelihood is not None and not self.steps:
             raise ValueError("--likelihood needs --steps, the numbers of network calls")
         if self.report and self.out is None:

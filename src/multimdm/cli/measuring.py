@@ -20,8 +20,11 @@ WITHOUT = "none"
 """The name of no judge, and of no entropy."""
 
 
-def check_grid(drawing: Drawing, steps: Sequence[int], temperatures: Sequence[float]) -> None:
-    """Refuse numbers of steps and temperatures that make no sense, or occur twice."""
+def check_measuring(
+    drawing: Drawing, steps: Sequence[int], temperatures: Sequence[float], entropy: str | None, mauve: str | None
+) -> None:
+    """Refuse numbers of steps and temperatures that make no sense or occur twice, and values of --align-entropy and
+    --mauve that mean nothing."""
     drawing.check()
     for name, values in (("steps", steps), ("temperatures", temperatures)):
         if len(set(values)) != len(values):
@@ -29,6 +32,9 @@ def check_grid(drawing: Drawing, steps: Sequence[int], temperatures: Sequence[fl
     for K in steps:
         for tau in temperatures:
             drawing.sampling(K, tau)
+    parse_entropy(entropy)
+    if mauve in ("tales", WITHOUT):
+        raise ValueError(f"--mauve needs a network that has features; {mauve} has none")
 
 
 def parse_entropy(text: str | None) -> float | Literal["corpus"] | None:
@@ -90,12 +96,6 @@ def open_text(data: str | None, subject: "Subject", length: int | None, why: str
     if why is not None:
         raise ValueError(f"--data is needed for {why}: a directory that multimdm prepare wrote")
     return None
-
-
-def check_reader(name: str | None) -> None:
-    """The value of --mauve."""
-    if name in ("tales", WITHOUT):
-        raise ValueError(f"--mauve needs a network that has features; {name} has none")
 
 
 def open_reader(name: str | None, data: str | None, subject: "Subject") -> "tuple[Reader, RealText] | None":

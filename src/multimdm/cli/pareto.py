@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from multimdm.cli.device import Device, network_options
-from multimdm.cli.measuring import (
-    Checkpoints,
-    check_grid,
-    check_reader,
-    measured,
-    open_reader,
-    open_text,
-    parse_entropy,
-)
+from multimdm.cli.measuring import Checkpoints, check_measuring, measured, open_reader, open_text, parse_entropy
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
@@ -71,9 +63,7 @@ class Options:
             raise ValueError("give one or more checkpoints: multimdm pareto CHECKPOINT... [options]")
         if not self.steps or not self.temperatures:
             raise ValueError("--steps and --temperatures must have a number each")
-        check_grid(self.drawing, self.steps, self.temperatures)
-        parse_entropy(self.align_entropy)
-        check_reader(self.mauve)
+        check_measuring(self.drawing, self.steps, self.temperatures, self.align_entropy, self.mauve)
         if self.judge == "none":
             raise ValueError("--judge must name a judge: there is no front without GenPPL")
         labels = self.labels

@@ -15,7 +15,8 @@ _CHOSEN = "MULTIMDM_DEVICE"
 def find_device(name: str) -> torch.device:
     """The device of this name, once it is known to be there.
 
-    auto is what MULTIMDM_DEVICE says, else a GPU if there is one: NVIDIA's or AMD's, then Apple's. Apple's GPU is for one process: it has no way to talk to others.
+    auto is what MULTIMDM_DEVICE says, else a GPU if there is one: NVIDIA's or AMD's, then Apple's, which is for one
+    process since it has no way to talk to others.
     """
     chosen = os.environ.get(_CHOSEN, "") if name == "auto" else ""
     name = chosen or name
