@@ -1,7 +1,8 @@
 """Options of commands that run a network: --device, --precision, and how all of them are read."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 
@@ -22,17 +23,14 @@ PrecisionOption = Annotated[
 ]
 
 
-class NetworkOptions(Protocol):
-    """What such commands have in common."""
+class NetworkOptions(ABC):
+    """The options of such a command; subclasses are dataclasses, which have their own fields."""
 
-    @property
-    def device(self) -> str:
-        """Where networks compute."""
-        ...
+    device: str
 
+    @abstractmethod
     def check(self) -> None:
         """Say what is wrong before anything is read."""
-        ...
 
 
 Options = TypeVar("Options", bound=NetworkOptions)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from multimdm.cli.device import Device, PrecisionOption, network_options
+from multimdm.cli.device import Device, NetworkOptions, PrecisionOption, network_options
 from multimdm.cli.measuring import (
     WITHOUT,
     Checkpoints,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """Measure a checkpoint: GenPPL, entropy and variety of samples at several numbers of steps, NELBO and recall.
 
     Example: multimdm evaluate runs/tales-mdlm/model --steps 4 8 16 --align-entropy corpus --nelbo --out runs/figures

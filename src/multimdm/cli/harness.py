@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from multimdm.cli.device import Device, network_options
+from multimdm.cli.device import Device, NetworkOptions, network_options
 from multimdm.evaluation.harness.settings import TaskSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TaskSettings):
+class Options(TaskSettings, NetworkOptions):
     """Measure models on math and code tasks through lm-evaluation-harness, at several numbers of tokens per step.
 
     Example: multimdm evaluate --harness models/LLaDA-8B-Base runs/llada-8b-multimask/model --tasks math500 gsm8k

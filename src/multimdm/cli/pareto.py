@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from multimdm.cli.device import Device, network_options
+from multimdm.cli.device import Device, NetworkOptions, network_options
 from multimdm.cli.measuring import Checkpoints, check_measuring, measured, open_reader, open_text, parse_entropy
 from multimdm.evaluation.settings import Drawing
 
@@ -23,7 +23,7 @@ _OWN = re.compile(
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """Perplexity against entropy for several models, and the tables of the paper.
 
     Example: multimdm pareto runs/mdlm/model runs/multimdm/model --steps 4 8 16 --out runs/pareto

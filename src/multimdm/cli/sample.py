@@ -13,7 +13,7 @@ import tyro
 
 from multimdm._inert import inert, inert_json
 from multimdm.builtin import USUAL
-from multimdm.cli.device import Device, PrecisionOption, network_options
+from multimdm.cli.device import Device, NetworkOptions, PrecisionOption, network_options
 from multimdm.samplers.settings import Sampling, our_word
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """Draw texts from a model. K steps are K network calls, or fewer if a text is finished sooner.
 
     A checkpoint may advise an order, a temperature, a grid, a threshold and a number of steps: they are followed where

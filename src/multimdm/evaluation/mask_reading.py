@@ -44,7 +44,7 @@ class MaskReading:
     random: float
     """With random masks shown."""
     standard_error: float
-    """Of the difference, over sequences; times and positions are the same for both, so that it is small."""
+    """Of the difference, over sequences. It is small, since times and positions are the same for both."""
     sequences: int
     own_by_rule: bool = False
     """Whether own masks are read by Bayes' rule, so that only those of other positions are left to the network."""

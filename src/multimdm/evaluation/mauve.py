@@ -38,7 +38,7 @@ _HALVES = 32
 
 @dataclass(frozen=True)
 class Mauve:
-    """Of samples at K steps and temperature tau."""
+    """MAUVE of samples at K steps and temperature tau."""
 
     steps: int
     temperature: float

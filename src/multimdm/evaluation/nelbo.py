@@ -34,8 +34,8 @@ class Nelbo:
     identification: float
     """Nats per token; zero but for multi-mask models. Of the one-step bound, what tokens say of their masks."""
     standard_error: float
-    """Of the total, over sequences (and what was drawn for them), taken for independent; times or numbers of hidden
-    positions are spread evenly over sequences, so the true one is a little smaller."""
+    """Of the total, as if sequences (and what was drawn for them) were independent. Times, or numbers of hidden
+    positions, are spread evenly over them, so the true error is a little smaller."""
     sequences: int
     tokens: int
     one_step: bool = False
@@ -61,16 +61,16 @@ class NelboSums:
     """What the estimate needs of any number of sequences; sums of parts (batches, ranks) can be added."""
 
     values: Float64[Tensor, "7"]
-    """Of reconstruction, identification, total^2, total * tokens, tokens^2, tokens, and 1."""
+    """The sums of reconstruction, identification, total^2, total * tokens, tokens^2, tokens, and 1."""
 
     @staticmethod
     def none() -> "NelboSums":
-        """Of no sequences."""
+        """The sums over no sequences."""
         return NelboSums(torch.zeros(7, dtype=torch.float64))
 
     @staticmethod
     def of(rec: Float64[Tensor, " B"], ident: Float64[Tensor, " B"], tokens: Float64[Tensor, " B"]) -> "NelboSums":
-        """Of sequences with these two terms and numbers of tokens."""
+        """The sums over sequences with these two terms and numbers of tokens."""
         total = rec + ident
         columns = rec, ident, total**2, total * tokens, tokens**2, tokens, torch.ones_like(tokens)
         return NelboSums(torch.stack([column.sum() for column in columns]).cpu())

@@ -56,7 +56,7 @@ def open_quantile_noise(model: Model, length: int | None = None, teacher: str | 
 
 
 def quantile_recipe(model: Model) -> dict[str, Any] | None:
-    """Of the last stage in which texts were tied to their numbers."""
+    """The recipe of the last stage in which texts were tied to their numbers."""
     found = [step["recipe"] for step in model.lineage if (step.get("recipe") or {}).get("quantile")]
     return found[-1] if found else None
 
@@ -109,7 +109,7 @@ def recall_by_importance(
 
 
 def _cells(noise: QuantileNoise, part: Part) -> Cells:
-    """Of held-out texts, as the teacher has them."""
+    """The cells of held-out texts under the teacher."""
     require(part.given is None, "quantile noise is measured on whole texts; these data are prompts and answers")
     valid = None if part.valid is None else part.valid.cpu()
     return cells_of_text(noise.teacher, part.ids.cpu(), valid, noise.order)

@@ -61,7 +61,7 @@ def evaluate_sampler_likelihood(
     batch_size: int = 64,
     progress: Progress = ignore,
 ) -> SamplerLikelihood:
-    """Of texts that are made by K steps at this temperature."""
+    """How probable held-out text is when it is made by K steps at this temperature."""
     step, process = state_step(order, steps, temperature), model.process
     require(has_sampler_likelihood(process), f"an exact likelihood needs one mask that is not tied; got {process!r}")
     assert isinstance(process, MultiMask)

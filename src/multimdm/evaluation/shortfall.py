@@ -42,7 +42,7 @@ _BINS = 8
 
 @dataclass(frozen=True)
 class AtTime:
-    """Of the states at about one time."""
+    """The shortfall on states at about one time."""
 
     time: float
     """The mean."""
@@ -184,12 +184,12 @@ def _opponents(model: Model) -> tuple[Process, PerfectNetwork]:
 
 
 def _nothing(logits: Tensor, rows: slice) -> Tensor:
-    """Of a prediction that only the comparison is wanted of."""
+    """Keep nothing: the network is called for the comparison alone."""
     return logits.new_zeros(len(logits))
 
 
 def _by_time(each: Sequence[tuple[Tensor, Tensor]]) -> tuple[AtTime, ...]:
-    """Of times [n] and sums [2, n]; where nothing was hidden there is nothing to tell."""
+    """The shortfall at each of several times, from times [n] and sums [2, n]; left out where nothing was hidden."""
     return tuple(AtTime(float(t.mean()), _per_token(sums)) for t, sums in each if bool(sums[1].any()))
 
 

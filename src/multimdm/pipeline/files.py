@@ -25,7 +25,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def sha256_of(path: Path) -> str:
-    """Of what a file holds, read in pieces."""
+    """The hash of what a file holds, which is read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -102,11 +102,11 @@ _JUDGE_FILES = (
 
 
 def fingerprint_of_judge(directory: Path) -> str:
-    """Of what scores depend on: notes, logs and other weights' formats beside it do not matter."""
+    """A hash of the files that scores depend on: notes, logs and weights in other formats do not matter."""
     return fingerprint_of_files({path for pattern in _JUDGE_FILES for path in directory.glob(pattern)})
 
 
 def fingerprint_of_checkpoint(directory: Path) -> str:
-    """Of weights, settings and tokenizer; whatever else lies in the directory does not matter."""
+    """A hash of weights, settings and tokenizer; whatever else lies in the directory does not matter."""
     names = ("config.json", "*.safetensors", "tokenizer.json", "tokenizer_config.json", "masks.json")
     return fingerprint_of_files({path for name in names for path in directory.glob(name)})

@@ -266,7 +266,7 @@ def _mask_settings(directory: Path) -> MaskSettings | None:
 
 
 def _config(directory: Path, settings: MaskSettings | None) -> LLaDAConfig:
-    """Of a network with however many masks."""
+    """The settings of a network with however many masks."""
     file = directory / "config.json"
     config = read_published(read_json(file), str(file))
     if settings is None:

@@ -59,7 +59,7 @@ class Reproduction:
 
     title: str
     shows: str
-    """Of the paper."""
+    """What of the paper it shows."""
     scale: str
     about: str
     equal: str

@@ -17,7 +17,7 @@ from multimdm.report.listings import LISTINGS, Listing
 from multimdm.report.nelbos import nelbo_line
 
 _WIDTH = 148
-"""Of what is not a terminal."""
+"""Characters in a line, where there is no terminal to ask."""
 
 
 def escape(text: str) -> str:

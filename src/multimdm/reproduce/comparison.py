@@ -36,12 +36,12 @@ class Budget:
 
     @property
     def total(self) -> int:
-        """Of both. What teachers read on top of it is not counted."""
+        """The sequences of both. What teachers read on top of it is not counted."""
         return self.training + self.distillation
 
 
 def budget(recipes: Sequence[TrainingRecipe]) -> Budget:
-    """Of a model that these recipes made, one after the other."""
+    """The budget of a model that these recipes made, one after the other."""
     counts = {True: 0, False: 0}
     for recipe in recipes:
         counts[isinstance(recipe, DistillRecipe)] += recipe.train.steps * recipe.train.batch_size
@@ -135,7 +135,7 @@ class Comparison(ModelExperiment):
         }
 
     def recipes(self, run: str) -> list[TrainingRecipe]:
-        """Of all runs that lead to a model, with the first seed."""
+        """The recipes of all runs that lead to a model, with the first seed."""
         return chain_of_recipes(run, self.scale, self.seeds[0], self.folders)
 
     def _result(self, judge: str, each: Mapping[str, Sequence[Evaluation]]) -> Reproduction:
@@ -182,6 +182,6 @@ class Comparison(ModelExperiment):
 
 
 def _fingerprint(recipes: Sequence[TrainingRecipe]) -> str:
-    """Of all settings that shape a model, but for its seed."""
+    """A hash of all settings that shape a model, but for its seed."""
     settings = [{**shaping_settings(recipe), "train.seed": None} for recipe in recipes]
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]

@@ -123,7 +123,7 @@ def _plain(rows: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def _merged(results: Sequence[Reproduction]) -> Reproduction:
-    """Of one judge, with the seeds in their order."""
+    """The results of one judge joined, with the seeds in their order."""
     first = results[0]
     seeds = sorted(seed for result in results for seed in result.seed_numbers)
     each = {label: _in_order(results, label) for label in first.each}

@@ -114,7 +114,7 @@ def claimed(names: list[str], folder: Path) -> Iterator[int]:
 
 
 def gpu_names() -> list[str]:
-    """Of those that this process sees, as other processes know them too."""
+    """The names of the GPUs that this process sees, as other processes know them too."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     seen = torch.cuda.device_count()
     names = visible.split(",") if visible else [str(number) for number in range(seen)]

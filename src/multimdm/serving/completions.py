@@ -59,7 +59,7 @@ class Format:
         return {"index": index, **content, "logprobs": self.logprobs(entries), "finish_reason": finish}
 
     def logprobs(self, entries: Sequence[Entry] | None) -> dict[str, Any] | None:
-        """Of the tokens of an answer or a piece, if they are wanted."""
+        """The log-probabilities of the tokens of an answer or a piece, if they are wanted."""
         if entries is None:
             return None
         return as_chat(entries) if self.chat else as_completion(entries)
@@ -119,7 +119,7 @@ async def _chunks(ticket: Ticket, form: Format, usage: bool, readings: Readings 
         return event({**form.envelope(plan, [choice], chunk=True), **more})
 
     def settled(index: int, ids: Sequence[int]) -> list[Entry] | None:
-        """Of tokens whose text has gone out, as far as they were not told."""
+        """The log-probabilities of tokens whose text has gone out, as far as they were not told."""
         if readings is None:
             return None
         new = range(told[index], prefixes[index].covered)

@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 class Readings:
-    """Of all sequences of a request, as its steps come in."""
+    """Log-probabilities in all sequences of a request, as its steps come in."""
 
     def __init__(self, plan: Plan, alternatives: int) -> None:
         self._plan, self._alternatives = plan, alternatives
@@ -56,7 +56,7 @@ class Readings:
             self._at[step.index][place] = Reading(max(logprob, _LEAST), best[: self._alternatives])
 
     def entries(self, index: int, ids: Sequence[int], tokens: range) -> list[Entry]:
-        """Of these tokens of the answer, in their order."""
+        """The entries of these tokens of the answer, in their order."""
         served, slot = self._plan.served, self._plan.slots[index]
         found, before = [], _settled(served, slot, ids, tokens.start)
         for number in tokens:
@@ -70,7 +70,7 @@ class Readings:
         return found
 
     def whole(self, index: int, ids: Sequence[int], length: int, first: int = 0) -> list[Entry]:
-        """Of all tokens from `first` on that begin within the first `length` characters of the answer."""
+        """The entries of all tokens from `first` on that begin within the first `length` characters of the answer."""
         slot = self._plan.slots[index]
         every = self.entries(index, ids, range(first, slot.made.stop - slot.made.start))
         return [entry for entry in every if entry.offset < length]

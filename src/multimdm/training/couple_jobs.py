@@ -78,7 +78,7 @@ def open_quantiles(settings: QuantileSettings, init: str, start: Model, source: 
 
 
 def _order(settings: QuantileSettings, teacher: QuantileTeacher, start: Model, source: Source) -> Order:
-    """Of the vocabulary: that of the checkpoint, if it has learnt to read it, else a new one."""
+    """The order of the vocabulary: that of the checkpoint, if it has learnt to read it, else a new one."""
     earlier = quantile_recipe(start)
     if start.cell_order is not None and earlier is not None and earlier["quantile"]["order"] == settings.order:
         return start.cell_order

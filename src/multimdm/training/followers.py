@@ -11,7 +11,7 @@ from multimdm.models import Backbone
 from multimdm.training.engine import Engine, like
 
 _PREFIX = "teacher."
-"""Of the names of a teacher's weights in checkpoints."""
+"""What the names of a teacher's weights begin with in checkpoints."""
 
 
 class Ema:

@@ -32,7 +32,7 @@ class Job:
     source: Source
     recipe: TrainingRecipe
     teacher: Backbone | None = None
-    """Of a distillation: the first teacher."""
+    """The first teacher, in a distillation."""
     quantiles: Quantiles | None = None
     """If the noise is to hold the numbers that draw the texts."""
 

@@ -91,7 +91,7 @@ class Window:
             self._sums[name] += value
 
     def means(self) -> dict[str, float]:
-        """Of what steps tell."""
+        """The means of what the steps told."""
         means = {name: value / self._steps for name, value in self._sums.items()}
         return {**means, "tokens_per_second": self._tokens / self._seconds}
 

@@ -85,7 +85,7 @@ def validation_sums(
 
 
 def _answers(source: Source, example: Example, part: range) -> tuple[Tensor | None, Tensor | None]:
-    """Of pairs: the prompts, and the number of tokens of each answer, with its end but without what follows that."""
+    """For pairs, the prompts and the number of tokens of each answer: its end counts, what follows does not."""
     if example.given is None:
         return None, None
     return example.given, source.valid_text(part.start, len(part)).sum(1)
