@@ -1,4 +1,4 @@
-"""Models with quantile noise, whose lineage says by which teacher; and how probable they make a text in one step."""
+"""Models with quantile noise: the teacher that their lineage names, and how probable they make a text in one step."""
 
 from dataclasses import dataclass, replace
 from typing import Any

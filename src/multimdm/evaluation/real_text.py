@@ -1,4 +1,4 @@
-"""Held-out real sequences, for what generated ones are compared with."""
+"""Held-out real sequences, with which generated ones are compared."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -194,8 +194,10 @@ def _by_time(each: Sequence[tuple[Tensor, Tensor]]) -> tuple[AtTime, ...]:
 
 
 def _of_all_calls(each: Sequence[Float64[Tensor, "2 _"]]) -> Estimate:
-    """The calls of one sequence belong together; if some sequences were finished early, it is not known whose they are,
-    and there is no interval."""
+    """All calls together, with an interval over sequences.
+
+    There is no interval if some sequences were finished early: it is not known then which calls are whose.
+    """
     if len({sums.shape for sums in each}) == 1:
         return _per_token(torch.stack(list(each)).sum(0))
     nats, hidden = torch.cat(list(each), dim=1).sum(1).tolist()

@@ -1,7 +1,8 @@
 """How far samples are from Tales, beside how far as many real stories are by chance.
 
-Of tokens and of pairs of neighbours, and of what stories are about: name, place, thing and event, one by one and two by
-two, whose law is known exactly. A model whose words are right and whose stories are always the same shows there.
+The distances are those of tokens, of pairs of neighbours, and of what stories are about (name, place, thing and event,
+one by one and two by two), whose law is known exactly. The last show a model whose words are right but whose stories
+are always the same.
 """
 
 from functools import lru_cache

@@ -1,8 +1,8 @@
 """Devices, ranks, precision and sharding: all that torch.distributed does for the loop is in this file.
 
-The loop sees one network that it calls, and sums over ranks. Started by torchrun or accelerate launch there are several
-ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe says. A request to stop that one rank
-has heard travels to all with the sums of a step.
+The loop sees one network that it calls, and sums over ranks. torchrun or accelerate launch starts several ranks; each
+has all weights (DDP) or a share of them (FSDP), as the recipe says. A request to stop that one rank has heard travels
+to all with the sums of a step.
 """
 
 import gc

@@ -1,7 +1,7 @@
 """What a step of training takes: memory per rank, by what it is for, and arithmetic.
 
 A step is run on tensors that have shapes and no contents, by the objective itself. What is not known without contents
-is assumed: for memory, that every position is active; for arithmetic, that of masks half of them are, as on average.
+is assumed: for memory, that every position is active; for arithmetic with masks, that half of them are, as on average.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""What a run of training is given: a model, its objective, texts, and all else that they take, if they fit together."""
+"""What a run of training is given: a model, its objective and texts, and the checks that they fit together."""
 
 from dataclasses import dataclass, replace
 
