@@ -78,7 +78,7 @@ def test_the_table(capsys):
     # w(50) 50 = 50 exp(-3 * 5 / 55) = 38.065, w(45) 45 = 45 exp(-3 * 10 / 55) = 26.082, from t = 1 to 1.5
     wanted = "50.0 [29.9, 70.1] n=20 c=8 t=1.00 | 45.0 [25.8, 65.8] n=20 c=4 t=1.50 | 66.0 |"
     assert lines[2] == f"| GSM8K | base | {wanted}"
-    assert lines[3].endswith("| –  | – |"), "one speed has no curve"
+    assert lines[3].endswith("| – | – |"), "one speed has no curve"
     print_scores(scores)
     assert "66.0" in capsys.readouterr().out
     first, _, last = json.loads(json.dumps(as_data(scores)))
