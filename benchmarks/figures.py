@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from multimdm.process import MultiMask
-from multimdm.report.boxes import explain_boxes, mask_text
+from multimdm.report.forward_figure import explain_boxes, mask_text
 from multimdm.report.pareto_figure import COLOURS
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
 from multimdm.samplers import time_grid

@@ -24,13 +24,13 @@ from torch import Tensor
 
 from multimdm import load
 from multimdm.data.tales import Tales
-from multimdm.evaluation.one_step import token_log_probs_given_noise
+from multimdm.evaluation.one_step import OneStep
 from multimdm.evaluation.teachers import QuantileTeacher, TalesTeacher, find_teacher
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Streams
 from multimdm.process.quantile import Order, buckets, left_to_chance, numbers
-from multimdm.report.boxes import draw_boxes
+from multimdm.report.forward_figure import draw_boxes
 from multimdm.report.pareto_figure import COLOURS
 from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
 from multimdm.samplers.choice import Choice
@@ -182,7 +182,7 @@ def draft_by_position(model: Model, process: MultiMask, teacher: QuantileTeacher
     ids = tales.sample(STORIES, torch.Generator().manual_seed(1))
     cells = cells_of_text(teacher, ids, None, order)
     noise = process.vocab_size + buckets(numbers(cells, Streams.spawn(2, STORIES)), process.num_masks)
-    return -token_log_probs_given_noise(model.network, process, ids, None, noise).mean(0)
+    return -OneStep(model.network, process, ids).token_log_probs(noise).mean(0)
 
 
 def draft_figure(metrics: Path, by_place: Tensor) -> Figure:

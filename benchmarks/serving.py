@@ -32,7 +32,7 @@ from multimdm.data.tales import Tales, tales_tokenizer
 from multimdm.models import DiT, DiTConfig
 from multimdm.pipeline import Model, load
 from multimdm.process import MultiMask
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.plans import Slot
 from multimdm.serving.texts import answer
 
@@ -69,11 +69,11 @@ def request(number: int) -> dict[str, Any]:
     return {"prompt": "", "max_tokens": length, "steps": steps, "seed": number}
 
 
-def alone(offer: Offer, number: int) -> str:
+def alone(served: ServedModel, number: int) -> str:
     """The answer of the library, without a server."""
     asked = request(number)
-    ids = offer.model.sample(num=1, length=asked["max_tokens"], steps=asked["steps"], seed=number).ids[0].tolist()
-    return answer(offer, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
+    ids = served.model.sample(num=1, length=asked["max_tokens"], steps=asked["steps"], seed=number).ids[0].tolist()
+    return answer(served, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
 
 
 class Served(NamedTuple):
@@ -198,8 +198,8 @@ def under_hostile_use(checkpoint: str, options: argparse.Namespace) -> int:
     """0 if all that must hold does."""
     from soak import soak, tell
 
-    offer = Offer.of("alone", load(checkpoint))
-    expected = {number: alone(offer, number) for number in range(0, REQUESTS, 3)}
+    served = ServedModel.of("alone", load(checkpoint))
+    expected = {number: alone(served, number) for number in range(0, REQUESTS, 3)}
     with server(checkpoint, batch=32) as served:
         load_test(served.port, 4, 1.0)  # to warm up
         outcome = soak(served, expected, request, options)
@@ -217,8 +217,8 @@ def measure(checkpoint: str, options: argparse.Namespace) -> None:
             for name, port in ports.items():
                 rounds[name].append(load_test(port, options.clients, options.seconds))
         sharing = {name: rows_per_call(port) for name, port in ports.items()}
-    offer = Offer.of("alone", load(checkpoint))
-    expected = {number: alone(offer, number) for number in range(REQUESTS)}
+    served = ServedModel.of("alone", load(checkpoint))
+    expected = {number: alone(served, number) for number in range(REQUESTS)}
     report(rounds, sharing, expected, options)
 
 

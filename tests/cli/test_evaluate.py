@@ -129,7 +129,7 @@ def test_advice_is_followed_recorded_and_part_of_what_results_depend_on(tmp_path
         assert main([*command, *options]) == 0
         results = json.loads((out / "results.json").read_text())
         (figures,) = results["measurements"]
-        asked = [(one["order"], one["temperature"]) for one in calls]
+        asked = [(one["sampling"].order, one["sampling"].temperature) for one in calls]
         return [(results["drawing"]["law"]["order"], figures["temperature"]), *asked]
 
     assert measured(None) == [("ancestral", 1.0)] * 2

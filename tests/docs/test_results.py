@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from multimdm.report.study_file import read_study, study_text
+from multimdm.report.reproduction_report import read_study, study_text
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 STUDIES = sorted(RESULTS.glob("*.json"))

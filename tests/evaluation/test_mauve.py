@@ -8,7 +8,7 @@ import torch
 
 from multimdm.cli.main import main
 from multimdm.evaluation.judges import make_judge
-from multimdm.evaluation.judges.features import Reader
+from multimdm.evaluation.judges.base import Reader
 from multimdm.evaluation.mauve import area, mauve, mauve_of
 from support.tiny_models import TALES, causal_tales_model, tales_model
 

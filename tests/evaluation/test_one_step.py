@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from multimdm.evaluation.one_step import log_prob_given_noise, one_step_log_prob, one_step_sums
+from multimdm.evaluation.one_step import OneStep
 from multimdm.process import Mixture, MultiMask, Streams
 from multimdm.process.quantile import Cells, bucket_information, bucket_law, cells
 from support.statistics import MUTANT, REJECT
@@ -88,11 +88,11 @@ def test_the_probability_given_a_string_is_the_product_over_positions(process):
     valid = torch.arange(L) < torch.arange(len(TEXTS))[:, None] % L + 1
     for number in range(0, len(STRINGS), 5):
         noise = (V + STRINGS[number]).expand(len(TEXTS), L)
-        found = log_prob_given_noise(Network(), process, TEXTS, None, noise)
+        found = OneStep(Network(), process, TEXTS).log_prob_given(noise)
         torch.testing.assert_close(found, log_probs()[:, number], rtol=1e-12, atol=0)
-        colder = log_prob_given_noise(Network(), process, TEXTS, None, noise, temperature=0.5)
+        colder = OneStep(Network(), process, TEXTS).log_prob_given(noise, temperature=0.5)
         torch.testing.assert_close(colder, log_probs(0.5)[:, number], rtol=1e-12, atol=0)
-        padded = log_prob_given_noise(Network(), process, TEXTS, valid, noise)
+        padded = OneStep(Network(), process, TEXTS, valid).log_prob_given(noise)
         torch.testing.assert_close(padded, log_probs(valid=valid)[:, number], rtol=1e-12, atol=0)
 
 
@@ -105,9 +105,9 @@ def test_the_bound_is_the_closed_form(process, text):
     """Its second term exactly, and its first up to the error of 6,000 draws; noise from the prior has another mean."""
     num = 6000
     ids, own = repeated(num, slice(text, text + 1))
-    draft, told, squares, *_, tokens, sequences = one_step_sums(
-        Network(), process, ids, None, own, Streams.spawn(1, num)
-    ).values.tolist()
+    draft, told, squares, *_, tokens, sequences = (
+        OneStep(Network(), process, ids).bound(own, Streams.spawn(1, num)).values.tolist()
+    )
     assert (tokens, sequences) == (num * L, num)
     assert told / num == pytest.approx(float(bucket_information(CELLS, M)[text].sum()), rel=1e-9)
     expected = -float((string_law()[text] * log_probs()[text]).sum())
@@ -125,7 +125,7 @@ def test_the_bound_is_above_the_exact_value():
     posterior = log_probs().exp() / log_probs().exp().sum(1, keepdim=True)
     divergence = torch.special.xlogy(string_law(), string_law() / posterior).sum(1)
     torch.testing.assert_close(slack, divergence, rtol=1e-9, atol=1e-12)
-    sums = one_step_sums(Network(), PROCESS, TEXTS, None, CELLS, Streams.spawn(2, len(TEXTS)), draws=100)
+    sums = OneStep(Network(), PROCESS, TEXTS).bound(CELLS, Streams.spawn(2, len(TEXTS)), draws=100)
     assert sums.estimate().total * L * len(TEXTS) == pytest.approx(float(closed.sum()), rel=0.01)
     without = sums.estimate().reconstruction * L * len(TEXTS)
     assert without < -float(exact().log().sum()), "without what tokens say of their masks it is no bound"
@@ -133,11 +133,10 @@ def test_the_bound_is_above_the_exact_value():
 
 def test_more_draws_are_the_mean_of_their_bounds():
     one, two = (
-        one_step_sums(Network(), PROCESS, TEXTS, None, CELLS, Streams.spawn(3, len(TEXTS)), draws).values
-        for draws in (1, 2)
+        OneStep(Network(), PROCESS, TEXTS).bound(CELLS, Streams.spawn(3, len(TEXTS)), draws).values for draws in (1, 2)
     )
     streams = Streams.spawn(3, len(TEXTS))
-    first, second = (one_step_sums(Network(), PROCESS, TEXTS, None, CELLS, streams).values for _ in range(2))
+    first, second = (OneStep(Network(), PROCESS, TEXTS).bound(CELLS, streams).values for _ in range(2))
     assert torch.equal(first, one)
     assert float(two[0]) == pytest.approx(float(first[0] + second[0]) / 2, rel=1e-12)
     assert float(two[1]) == pytest.approx(float(first[1]), rel=1e-12)
@@ -146,14 +145,14 @@ def test_more_draws_are_the_mean_of_their_bounds():
 def test_padding_costs_nothing():
     valid = torch.arange(L) < torch.arange(len(TEXTS))[:, None] % L + 1
     own = Cells(CELLS.lower.where(valid, 0.0), CELLS.width.where(valid, 1.0))
-    sums = one_step_sums(Network(), PROCESS, TEXTS, valid, own, Streams.spawn(4, len(TEXTS)), draws=100).estimate()
+    sums = OneStep(Network(), PROCESS, TEXTS, valid).bound(own, Streams.spawn(4, len(TEXTS)), draws=100).estimate()
     assert (sums.sequences, sums.tokens) == (len(TEXTS), int(valid.sum()))
     told = float(bucket_information(CELLS, M)[valid].sum())
     assert sums.identification * sums.tokens == pytest.approx(told, rel=1e-9)
     draft = -float((string_law(own) * log_probs(valid=valid)).sum())
     assert sums.reconstruction * sums.tokens == pytest.approx(draft, rel=0.02)
     # Cells under padding that are not those of nothing are not looked at in the second term.
-    same = one_step_sums(Network(), PROCESS, TEXTS, valid, CELLS, Streams.spawn(4, len(TEXTS))).estimate()
+    same = OneStep(Network(), PROCESS, TEXTS, valid).bound(CELLS, Streams.spawn(4, len(TEXTS))).estimate()
     assert same.identification == pytest.approx(sums.identification, rel=1e-12)
 
 
@@ -164,7 +163,7 @@ def drawn(elsewhere: float, temperature: float = 1.0, num: int = 2000) -> Tensor
     """Single draws of the estimate, of every text: [texts, num]."""
     ids, own = repeated(num)
     streams = Streams.spawn(0, len(ids))
-    found = one_step_log_prob(Network(), PROCESS, ids, None, own, streams, 1, temperature, elsewhere)
+    found = OneStep(Network(), PROCESS, ids).log_prob(own, streams, 1, temperature, elsewhere)
     return found.exp().view(len(TEXTS), num)
 
 
@@ -200,7 +199,7 @@ def test_many_draws_come_near_the_exact_value():
     (ids, own), bias = repeated(20), {}
     for draws in (1, 60):
         streams = Streams.spawn(5, len(ids))
-        found = one_step_log_prob(Network(), PROCESS, ids, None, own, streams, draws, elsewhere=0.5)
+        found = OneStep(Network(), PROCESS, ids).log_prob(own, streams, draws, elsewhere=0.5)
         bias[draws] = float((found.view(-1, 20).mean(1) - exact().log()).mean())
     assert bias[1] < 5 * bias[60] < 0
     assert bias[60] > -0.1
@@ -208,16 +207,16 @@ def test_many_draws_come_near_the_exact_value():
 
 def test_the_mean_is_over_probabilities_not_over_logarithms():
     streams = Streams.spawn(6, len(TEXTS))
-    single = torch.stack([one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, streams, 1) for _ in range(5)])
-    together = one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, Streams.spawn(6, len(TEXTS)), 5)
+    single = torch.stack([OneStep(Network(), PROCESS, TEXTS).log_prob(CELLS, streams, 1) for _ in range(5)])
+    together = OneStep(Network(), PROCESS, TEXTS).log_prob(CELLS, Streams.spawn(6, len(TEXTS)), 5)
     torch.testing.assert_close(together, single.logsumexp(0) - math.log(5), rtol=1e-12, atol=1e-12)
     assert not torch.allclose(together, single.mean(0), atol=1e-3)
 
 
 def test_a_text_does_not_depend_on_its_neighbours():
-    together = one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, Streams.spawn(7, len(TEXTS)), 3)
+    together = OneStep(Network(), PROCESS, TEXTS).log_prob(CELLS, Streams.spawn(7, len(TEXTS)), 3)
     own = Cells(CELLS.lower[5:7], CELLS.width[5:7])
-    alone = one_step_log_prob(Network(), PROCESS, TEXTS[5:7], None, own, Streams.spawn(7, 2, first=5), 3)
+    alone = OneStep(Network(), PROCESS, TEXTS[5:7]).log_prob(own, Streams.spawn(7, 2, first=5), 3)
     torch.testing.assert_close(alone, together[5:7], rtol=1e-12, atol=0)
 
 
@@ -225,7 +224,7 @@ def test_padding_is_summed_over():
     """The probability of the beginning of a text, whatever follows."""
     valid = torch.tensor([True, False, False]).repeat(len(TEXTS), 1)
     own = Cells(CELLS.lower.where(valid, 0.0), CELLS.width.where(valid, 1.0))
-    found = one_step_log_prob(Network(), PROCESS, TEXTS, valid, own, Streams.spawn(8, len(TEXTS)), 60, elsewhere=0.3)
+    found = OneStep(Network(), PROCESS, TEXTS, valid).log_prob(own, Streams.spawn(8, len(TEXTS)), 60, elsewhere=0.3)
     for first in range(V):  # all texts with the same beginning together: 960 draws
         begins = TEXTS[:, 0] == first
         assert float(found.exp()[begins].mean()) == pytest.approx(float(exact()[begins].sum()), rel=0.1)
@@ -234,8 +233,8 @@ def test_padding_is_summed_over():
 def test_bad_input():
     streams = Streams.spawn(0, len(TEXTS))
     with pytest.raises(ValueError, match="temperature must be positive: at 0 texts have no probability; got 0"):
-        one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, streams, 1, temperature=0.0)
+        OneStep(Network(), PROCESS, TEXTS).log_prob(CELLS, streams, 1, temperature=0.0)
     with pytest.raises(ValueError, match="draws must be at least 1; got 0"):
-        one_step_log_prob(Network(), PROCESS, TEXTS, None, CELLS, streams, 0)
+        OneStep(Network(), PROCESS, TEXTS).log_prob(CELLS, streams, 0)
     with pytest.raises(ValueError, match="draws must be at least 1; got 0"):
-        one_step_sums(Network(), PROCESS, TEXTS, None, CELLS, streams, 0)
+        OneStep(Network(), PROCESS, TEXTS).bound(CELLS, streams, 0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from multimdm.evaluation.one_step import log_prob_given_noise
+from multimdm.evaluation.one_step import OneStep
 from multimdm.evaluation.quantile_models import (
     has_quantile_noise,
     one_step_bound,
@@ -62,7 +62,7 @@ def test_the_bound_has_the_two_terms_of_the_law():
     for _ in range(2):
         x_1 = model.process.vocab_size + buckets(numbers(cells, streams), M)
         with torch.no_grad():
-            drafts.append(-log_prob_given_noise(model.network, model.process, ids, None, x_1))
+            drafts.append(-OneStep(model.network, model.process, ids).log_prob_given(x_1))
     assert found.reconstruction == pytest.approx(float(torch.stack(drafts).mean() / ids.shape[1]), rel=1e-9)
     assert found.identification == pytest.approx(float(bucket_information(cells, M).mean()), rel=1e-9)
 

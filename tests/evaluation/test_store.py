@@ -164,7 +164,7 @@ def drawn(monkeypatch):
     asked, original = [], Model.sample
 
     def sample(self, **named):
-        asked.append(named["temperature"])
+        asked.append(named["sampling"].temperature)
         return original(self, **named)
 
     monkeypatch.setattr(Model, "sample", sample)

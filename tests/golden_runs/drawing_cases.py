@@ -10,7 +10,7 @@ import torch
 from multimdm.cli.main import main
 from multimdm.pipeline import Model, Samples
 from multimdm.process import MultiMask
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from support.live_server import serving
 from support.runs import tiny_job
 from support.tiny_models import TALES, causal_tales_model, shown_tales_model, tales_model
@@ -107,7 +107,7 @@ def evaluation(out: Path) -> dict[str, float]:
 def answers() -> dict[str, Any]:
     """What the server says to fixed requests, without what changes from one to the next."""
     made = {"many": tales_model(3), "shown": shown_tales_model()}
-    offers = {name: Offer.of(name, model) for name, model in made.items()}
+    served_models = {name: ServedModel.of(name, model) for name, model in made.items()}
     asked = {
         "completion": (
             "/v1/completions",
@@ -130,7 +130,7 @@ def answers() -> dict[str, Any]:
             {"model": "shown", "prompt": _PROMPT, "steps": 3, "seed": 7, "sampler": "rewrite", "max_tokens": 9},
         ),
     }
-    with serving(offers) as live:
+    with serving(served_models) as live:
         replies = {name: live.post(path, body) for name, (path, body) in asked.items()}
     assert {reply.status for reply in replies.values()} == {200}
     return {name: [one["text"] for one in reply.data["choices"]] for name, reply in replies.items()}

@@ -328,3 +328,9 @@ def test_a_model_is_loaded_onto_a_device(tmp_path, monkeypatch):
         find_device("cuda:2")
     with pytest.raises(ValueError, match="device must be auto, cpu, mps, cuda or cuda:NUMBER; got 'gpu'"):
         find_device("gpu")
+    monkeypatch.setenv("MULTIMDM_DEVICE", "cpu")
+    assert find_device("auto") == torch.device("cpu")
+    assert find_device("cuda") == torch.device("cuda"), "what is asked for by name is not changed"
+    monkeypatch.setenv("MULTIMDM_DEVICE", "gpu")
+    with pytest.raises(ValueError, match=r"device must be .*; got 'gpu' from the environment variable MULTIMDM_DEVICE"):
+        find_device("auto")

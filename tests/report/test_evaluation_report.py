@@ -18,7 +18,7 @@ from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.shortfall import AtTime, Shortfall
 from multimdm.evaluation.trajectory import Trajectory
-from multimdm.report.beside_gen_ppl import distance_sections
+from multimdm.report.beside_gen_ppl import distance_sections, weak_judge_text
 from multimdm.report.columns import FIELDS, csv_row
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
@@ -37,7 +37,6 @@ from multimdm.report.tables import (
 )
 from multimdm.report.terminal import print_evaluation
 from multimdm.report.trajectory_figure import trajectory_picture
-from multimdm.report.weak_judge import weak_judge_text
 from support.present import present
 
 _EMPTY = ("area", "base", "br", "col", "hr", "img", "input", "link", "meta")

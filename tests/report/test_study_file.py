@@ -2,7 +2,7 @@
 
 import pytest
 
-from multimdm.report.study_file import read_study
+from multimdm.report.reproduction_report import read_study
 
 
 @pytest.mark.parametrize("content", ["{}", '{"studies": 3}', '{"studies": [{"title": "Masks"}]}', "[]"])

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from multimdm.reproduce.budgets import Budget, check_equal
+from multimdm.reproduce.comparison import Budget, check_equal
 from multimdm.reproduce.running import Request, open_experiment
 from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml
 

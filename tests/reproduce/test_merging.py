@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from multimdm.cli.main import main
-from multimdm.report.study_file import read_study, study_text
+from multimdm.report.reproduction_report import read_study, study_text
 from multimdm.reproduce.results import merge
 from support.tiny_reproduction import SCALE, tiny_files, write_yaml
 

@@ -19,13 +19,12 @@ from multimdm.data.tales import Tales
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.subject import Subject
 from multimdm.report.formats import full_text, perplexity_text, ratio_digits
-from multimdm.report.study_file import read_study, study_text
+from multimdm.report.reproduction_report import read_study, study_text
 from multimdm.reproduce.models import Folders, recipe_of
 from multimdm.reproduce.running import Request, open_experiment, run_all, run_stage
 from multimdm.reproduce.scale import Execution, read_scale
-from multimdm.reproduce.slurm import slurm_script
 from multimdm.reproduce.stages import Stage
-from multimdm.reproduce.workers import locked
+from multimdm.reproduce.workers import locked, slurm_script
 from multimdm.training import loop
 from support.runs import asking
 from support.tiny_reproduction import SCALE, SPEC, tiny_files, write_yaml

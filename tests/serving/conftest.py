@@ -7,32 +7,33 @@ from collections.abc import Iterator
 
 import pytest
 
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from support.live_server import Live, serving
 from support.tiny_models import tales_model
 
 
-def tiny_offers() -> dict[str, Offer]:
+def tiny_served_models() -> dict[str, ServedModel]:
     return {
-        name: Offer.of(name, tales_model(masks, seed)) for seed, (name, masks) in enumerate([("many", 3), ("one", 1)])
+        name: ServedModel.of(name, tales_model(masks, seed))
+        for seed, (name, masks) in enumerate([("many", 3), ("one", 1)])
     }
 
 
 @pytest.fixture(scope="session")
-def offers() -> dict[str, Offer]:
-    return tiny_offers()
+def served_models() -> dict[str, ServedModel]:
+    return tiny_served_models()
 
 
 @pytest.fixture(scope="session")
-def live(offers) -> Iterator[Live]:
-    with serving(offers) as server:
+def live(served_models) -> Iterator[Live]:
+    with serving(served_models) as server:
         yield server
 
 
 @pytest.fixture
-def slow_network(offers, monkeypatch):
+def slow_network(served_models, monkeypatch):
     """Every network call takes as long as that of a larger model."""
-    network = offers["many"].model.network
+    network = served_models["many"].model.network
     usual = type(network).forward
 
     def forward(*arguments, **named):

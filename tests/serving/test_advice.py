@@ -3,7 +3,7 @@
 import pytest
 
 from multimdm.samplers import SamplingAdvice
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.limits import Limits
 from support.live_server import serving
 from support.tiny_models import shown_tales_model, tales_model
@@ -18,7 +18,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def live(models):
-    with serving({name: Offer.of(name, model) for name, model in models.items()}, Limits(max_steps=12)) as server:
+    with serving({name: ServedModel.of(name, model) for name, model in models.items()}, Limits(max_steps=12)) as server:
         yield server
 
 
@@ -89,5 +89,5 @@ def test_what_a_model_does_not_allow_is_refused(live):
 
 
 def test_advice_beyond_the_limits_is_cut():
-    offer = Offer.of("advised", shown_tales_model(SamplingAdvice(steps=50)))
-    assert offer.as_data(Limits(max_steps=7))["multimdm"]["defaults"]["steps"] == 7
+    served = ServedModel.of("advised", shown_tales_model(SamplingAdvice(steps=50)))
+    assert served.as_data(Limits(max_steps=7))["multimdm"]["defaults"]["steps"] == 7

@@ -7,8 +7,8 @@ from support.live_server import serving
 
 
 @pytest.fixture(scope="module")
-def locked(offers):
-    with serving(offers, api_key="sesame-ö") as live:
+def locked(served_models):
+    with serving(served_models, api_key="sesame-ö") as live:
         yield live
 
 
@@ -40,8 +40,8 @@ def test_the_page_and_the_pulse_are_open(locked):
         assert locked.send("GET", path).status == 200
 
 
-def test_the_official_client(offers):
-    with serving(offers, api_key="sesame") as live:
+def test_the_official_client(served_models):
+    with serving(served_models, api_key="sesame") as live:
         with openai.OpenAI(base_url=f"{live.url}/v1", api_key="sesame", max_retries=0) as client:
             assert len(client.models.list().data) == 2
         stranger = openai.OpenAI(base_url=f"{live.url}/v1", api_key="other", max_retries=0)

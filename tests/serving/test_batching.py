@@ -29,9 +29,9 @@ def texts(reply) -> list[str]:
     return [choice["text"] for choice in reply.data["choices"]]
 
 
-def test_together_is_as_alone(offers):
+def test_together_is_as_alone(served_models):
     bodies = [body(number) for number in range(48)]
-    with serving(offers, Limits(batch=16)) as live:
+    with serving(served_models, Limits(batch=16)) as live:
         alone = [texts(live.post("/v1/completions", one)) for one in bodies]
         calls, rows = (live.service.metrics.value(f"multimdm_network_{what}_total") for what in ("calls", "rows"))
         with ThreadPoolExecutor(24) as pool:
@@ -43,15 +43,15 @@ def test_together_is_as_alone(offers):
     assert sum(a != b for a, b in zip(alone, together, strict=True)) <= 1
 
 
-def test_alone_is_as_in_the_library(offers):
-    with serving(offers) as live:
+def test_alone_is_as_in_the_library(served_models):
+    with serving(served_models) as live:
         for number in range(12):
             asked = body(number)
-            model = offers[asked["model"]].model
+            model = served_models[asked["model"]].model
             own = model.complete(
                 asked["prompt"],
                 num=asked["n"],
-                length=len(offers["many"].tokenizer.encode(asked["prompt"])) + asked["max_tokens"],
+                length=len(served_models["many"].tokenizer.encode(asked["prompt"])) + asked["max_tokens"],
                 steps=asked["steps"],
                 temperature=asked["temperature"],
                 order=asked["sampler"],
@@ -61,7 +61,7 @@ def test_alone_is_as_in_the_library(offers):
                 assert whole.startswith((asked["prompt"] + text).strip())
 
 
-def test_traces_of_different_lengths_together(offers):
+def test_traces_of_different_lengths_together(served_models):
     bodies = [
         {"prompt": "Lily", "length": 5 + 3 * number, "steps": 12, "seed": number, "candidates": 2}
         for number in range(12)
@@ -72,7 +72,7 @@ def test_traces_of_different_lengths_together(offers):
         assert [name for name, _ in steps] == ["start"] + ["step"] * done["network_calls"]
         return [*([token.get("mask") for token in data["tokens"]] for _, data in steps[1:]), done["text"]]
 
-    with serving(offers) as live, ThreadPoolExecutor(12) as pool:
+    with serving(served_models) as live, ThreadPoolExecutor(12) as pool:
         alone = [told(live, body) for body in bodies]
         together = list(pool.map(lambda body: told(live, body), bodies))
         calls, rows = (live.service.metrics.value(f"multimdm_network_{what}_total") for what in ("calls", "rows"))
@@ -81,7 +81,7 @@ def test_traces_of_different_lengths_together(offers):
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_more_sequences_than_room(offers, batch):
+def test_more_sequences_than_room(served_models, batch):
     asked = {"prompt": "Lily", "n": 7, "seed": 1, "steps": 3, "max_tokens": 6}
-    with serving(offers) as wide, serving(offers, Limits(batch=batch)) as narrow:
+    with serving(served_models) as wide, serving(served_models, Limits(batch=batch)) as narrow:
         assert texts(wide.post("/v1/completions", asked)) == texts(narrow.post("/v1/completions", asked))

@@ -8,7 +8,7 @@ import pytest
 from multimdm.process import Uniform
 from multimdm.samplers import SamplingAdvice
 from multimdm.serving.cards import card_of
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from support.live_server import serving
 from support.tiny_models import causal_tales_model, shown_tales_model, tales_model, tiny_dit
 
@@ -30,7 +30,9 @@ LINEAGE = (
 
 def test_a_server_gives_the_card_of_each_model():
     advised = replace(shown_tales_model(SamplingAdvice(order="confidence", temperature=0)), lineage=LINEAGE)
-    with serving({"advised": Offer.of("advised", advised), "plain": Offer.of("plain", tales_model())}) as live:
+    with serving(
+        {"advised": ServedModel.of("advised", advised), "plain": ServedModel.of("plain", tales_model())}
+    ) as live:
         listed = {one["id"]: one for one in live.send("GET", "/v1/models").data["data"]}
         alone = live.send("GET", "/v1/models/advised").data
     assert alone == listed["advised"]

@@ -44,8 +44,8 @@ def answers(connection: socket.socket) -> bool:
     return answer.startswith(b"HTTP/1.1 200")
 
 
-def test_the_one_that_is_idle_for_longest_gives_way(offers, connect):
-    with serving(offers, Limits(connections=4)) as live:
+def test_the_one_that_is_idle_for_longest_gives_way(served_models, connect):
+    with serving(served_models, Limits(connections=4)) as live:
         held = [connect(live) for _ in range(4)]
         for connection in held:
             assert answers(connection)
@@ -56,16 +56,16 @@ def test_the_one_that_is_idle_for_longest_gives_way(offers, connect):
         assert not any(closed(connection) for connection in (held[0], held[2], held[3], newest))
 
 
-def test_a_flood_of_idle_connections_keeps_nobody_out(offers, connect):
-    with serving(offers, Limits(connections=8)) as live:
+def test_a_flood_of_idle_connections_keeps_nobody_out(served_models, connect):
+    with serving(served_models, Limits(connections=8)) as live:
         flood = [connect(live) for _ in range(100)]
         for _ in range(3):
             assert live.post("/v1/completions", {"prompt": "Lily", "steps": 1}).status == 200
         wait_until(lambda: sum(not closed(connection) for connection in flood) <= 8)
 
 
-def test_requests_under_way_are_not_ended_for_others(offers, begin, connect, slow_network):
-    with serving(offers, Limits(connections=2)) as live:
+def test_requests_under_way_are_not_ended_for_others(served_models, begin, connect, slow_network):
+    with serving(served_models, Limits(connections=2)) as live:
         working = [begin(live, {**SLOW, "n": 1, "steps": 20}) for _ in range(2)]
         wait_until(lambda: live.running == 2)
         refused = connect(live)
@@ -77,9 +77,9 @@ def test_requests_under_way_are_not_ended_for_others(offers, begin, connect, slo
         assert live.send("GET", "/healthz").status == 200
 
 
-def test_a_head_has_a_time_to_arrive_however_it_comes(offers, connect):
+def test_a_head_has_a_time_to_arrive_however_it_comes(served_models, connect):
     """Silence from the beginning, and a head that grows by a byte again and again."""
-    with serving(offers, Limits(body_seconds=0.5)) as live:
+    with serving(served_models, Limits(body_seconds=0.5)) as live:
         silent, slow = connect(live), connect(live)
         start = time.monotonic()
         while not closed(slow):

@@ -9,15 +9,15 @@ from support.live_server import serving
 
 
 @pytest.fixture
-def network(offers):
-    return type(offers["many"].model.network)
+def network(served_models):
+    return type(served_models["many"].model.network)
 
 
-def test_a_fault_is_told_and_the_server_goes_on(offers, network, monkeypatch):
+def test_a_fault_is_told_and_the_server_goes_on(served_models, network, monkeypatch):
     def broken(*arguments, **named):
         raise RuntimeError("no memory, say")
 
-    with serving(offers) as live:
+    with serving(served_models) as live:
         with monkeypatch.context() as patch:
             patch.setattr(network, "forward", broken)
             reply = live.post("/v1/completions", {"prompt": "Lily", "n": 3})
@@ -30,8 +30,8 @@ def test_a_fault_is_told_and_the_server_goes_on(offers, network, monkeypatch):
         assert live.service.metrics.value("multimdm_failed_total") == 3
 
 
-def test_others_in_the_same_call_do_not_fail(offers, network, monkeypatch):
-    usual, poison = network.forward, offers["many"].tokenizer.encode("Tom")[0]
+def test_others_in_the_same_call_do_not_fail(served_models, network, monkeypatch):
+    usual, poison = network.forward, served_models["many"].tokenizer.encode("Tom")[0]
 
     def sometimes(self, x, *arguments, **named):
         if (x[:, 0] == poison).any():
@@ -43,12 +43,12 @@ def test_others_in_the_same_call_do_not_fail(offers, network, monkeypatch):
         return live.post("/v1/completions", {"prompt": prompt, "n": 2, "steps": 20, "seed": number}).status
 
     monkeypatch.setattr(network, "forward", sometimes)
-    with serving(offers) as live, ThreadPoolExecutor(16) as pool:
+    with serving(served_models) as live, ThreadPoolExecutor(16) as pool:
         assert list(pool.map(ask, range(16))) == [500, 200, 200, 200] * 4
 
 
 @pytest.mark.parametrize("place", ["_finish", "_admit"])
-def test_a_fault_of_the_engine_itself(offers, monkeypatch, place):
+def test_a_fault_of_the_engine_itself(served_models, monkeypatch, place):
     """Outside of any network call: the thread must outlive it, for no one else would answer."""
     usual, broken = getattr(Engine, place), iter([True])
 
@@ -60,14 +60,14 @@ def test_a_fault_of_the_engine_itself(offers, monkeypatch, place):
         return None if place == "_admit" else usual(self, *arguments)
 
     monkeypatch.setattr(Engine, place, once)
-    with serving(offers) as live:
+    with serving(served_models) as live:
         assert live.post("/v1/completions", {"prompt": "Lily", "n": 2, "steps": 1}).status == 500
         assert live.post("/v1/completions", {"prompt": "Lily", "n": 2, "steps": 1}).status == 200
         assert live.send("GET", "/healthz").status == 200
 
 
-def test_a_dead_engine_is_no_health(offers):
-    with serving(offers) as live:
+def test_a_dead_engine_is_no_health(served_models):
+    with serving(served_models) as live:
         live.service.engine.close()
         assert live.send("GET", "/healthz").status == 503
         reply = live.post("/v1/completions", {"prompt": "Lily"})

@@ -14,8 +14,8 @@ from support.live_server import SLOW, read, serving, wait_until
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_work_ends_when_the_client_leaves(offers, begin, slow_network, stream):
-    with serving(offers) as live:
+def test_work_ends_when_the_client_leaves(served_models, begin, slow_network, stream):
+    with serving(served_models) as live:
         connection = begin(live, {**SLOW, "stream": stream})
         wait_until(lambda: live.running == 4)
         connection.close()
@@ -24,8 +24,8 @@ def test_work_ends_when_the_client_leaves(offers, begin, slow_network, stream):
         assert live.service.metrics.value("multimdm_sequences_total") == 0
 
 
-def test_who_leaves_the_queue_is_forgotten(offers, begin, slow_network):
-    with serving(offers, Limits(batch=1)) as live:
+def test_who_leaves_the_queue_is_forgotten(served_models, begin, slow_network):
+    with serving(served_models, Limits(batch=1)) as live:
         first, second = begin(live, {**SLOW, "n": 1, "steps": 40}), begin(live, {**SLOW, "n": 1})
         wait_until(lambda: live.waiting == 1)
         second.close()
@@ -34,8 +34,8 @@ def test_who_leaves_the_queue_is_forgotten(offers, begin, slow_network):
         assert live.service.metrics.value("multimdm_sequences_total") == 1
 
 
-def test_who_leaves_the_queue_makes_room(offers, begin, slow_network):
-    with serving(offers, Limits(batch=1, queue=2)) as live:
+def test_who_leaves_the_queue_makes_room(served_models, begin, slow_network):
+    with serving(served_models, Limits(batch=1, queue=2)) as live:
         first = begin(live, {**SLOW, "n": 1})
         wait_until(lambda: live.running == 1)
         for stream in (False, True):
@@ -76,20 +76,20 @@ STREAMS = [("/v1/completions", {"prompt": "Lily", "stream": True}), ("/v1/trace"
 
 
 @pytest.mark.parametrize(("path", "body"), STREAMS)
-def test_a_stream_that_no_one_began_to_read(offers, path, body):
+def test_a_stream_that_no_one_began_to_read(served_models, path, body):
     """The client has left when the answer is to begin: no event is asked for, and no work may stay."""
 
     async def send(message):
         pass
 
-    ask_by_hand(create_app(offers), path, body, True, send)
+    ask_by_hand(create_app(served_models), path, body, True, send)
 
 
 @pytest.mark.parametrize(("path", "body"), STREAMS)
-def test_a_stream_that_no_one_goes_on_reading(offers, path, body):
+def test_a_stream_that_no_one_goes_on_reading(served_models, path, body):
     async def send(message):
         await asyncio.sleep(60)
 
     begun = time.monotonic()
-    ask_by_hand(create_app(offers, Limits(body_seconds=0.2)), path, body, False, send)
+    ask_by_hand(create_app(served_models, Limits(body_seconds=0.2)), path, body, False, send)
     assert time.monotonic() - begun < 10

@@ -9,7 +9,7 @@ import torch
 from multimdm.data.tales import tales_tokenizer
 from multimdm.pipeline import Model
 from multimdm.process import Uniform
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from support.live_server import serving
 from support.tiny_models import TALES, tiny_dit
 
@@ -23,17 +23,17 @@ def client(live):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
-def test_in_one_call_they_are_the_networks_own(client, offers, temperature):
+def test_in_one_call_they_are_the_networks_own(client, served_models, temperature):
     """One mask: the state before the only call is known. The temperature of the drawing changes nothing."""
-    offer = offers["one"]
+    served = served_models["one"]
     answer = client.completions.create(
         model="one", prompt=PROMPT, max_tokens=6, seed=3, temperature=temperature, logprobs=2, extra_body={"steps": 1}
     )
-    own = offer.model.complete(PROMPT, new_tokens=6, steps=1, temperature=temperature, seed=3).ids[0]
+    own = served.model.complete(PROMPT, new_tokens=6, steps=1, temperature=temperature, seed=3).ids[0]
     state = own.clone()
-    state[5:] = offer.process.vocab_size
+    state[5:] = served.process.vocab_size
     with torch.no_grad():
-        logits = offer.model.network(state[None], torch.tensor([1.0]))
+        logits = served.model.network(state[None], torch.tensor([1.0]))
     expected = torch.log_softmax(logits[0, 5:], -1)
     found = answer.choices[0].logprobs
     length = len(found.tokens)
@@ -115,7 +115,7 @@ def test_chat_has_a_shape_of_its_own(client):
 def test_without_masks_the_last_call_decides():
     V = TALES.vocab_size
     model = Model(tiny_dit(V, 0, 48), Uniform(V), tales_tokenizer(TALES))
-    with serving({"uniform": Offer.of("uniform", model)}) as live:
+    with serving({"uniform": ServedModel.of("uniform", model)}) as live:
         body = {"prompt": PROMPT, "max_tokens": 6, "seed": 2, "logprobs": 1, "steps": 3}
         told = live.post("/v1/completions", body).data["choices"][0]["logprobs"]
         trace = live.post("/v1/trace", {"prompt": PROMPT, "length": 11, "seed": 2, "steps": 3}).events()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import multimdm
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.metrics import Metrics
 from support.exposition import read_exposition
 from support.live_server import serving
@@ -104,7 +104,7 @@ def test_sums_do_not_stand_still():
 
 def test_a_server_shows_it():
     name = 'a "quoted" name\\'
-    with serving({name: Offer.of(name, tales_model())}) as live:
+    with serving({name: ServedModel.of(name, tales_model())}) as live:
         assert live.post("/v1/completions", {"prompt": "Lily", "steps": 3}).status == 200
         reply = live.send("GET", "/metrics")
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -19,11 +19,11 @@ def test_models(client):
         client.models.retrieve("gpt-5")
 
 
-def test_a_completion_is_what_the_library_makes(client, offers):
+def test_a_completion_is_what_the_library_makes(client, served_models):
     answer = client.completions.create(
         model="many", prompt=PROMPT, max_tokens=12, n=3, seed=7, temperature=0.8, top_p=0.9, extra_body={"steps": 5}
     )
-    own = offers["many"].model.complete(PROMPT, num=3, length=17, steps=5, temperature=0.8, top_p=0.9, seed=7)
+    own = served_models["many"].model.complete(PROMPT, num=3, length=17, steps=5, temperature=0.8, top_p=0.9, seed=7)
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     for choice, text in zip(answer.choices, own.texts, strict=True):
         assert text.startswith(PROMPT + choice.text)  # up to an end mark
@@ -61,11 +61,11 @@ def test_a_stream_adds_up_to_the_answer(client, model, sampler):
     assert usage == whole.usage
 
 
-def test_suffix_fills_the_middle(client, offers):
+def test_suffix_fills_the_middle(client, served_models):
     answer = client.completions.create(
         model="many", prompt="Lily found a", suffix=". She walked home with it.", max_tokens=2, seed=4
     )
-    own = offers["many"].model.infill("Lily found a [MASK] [MASK]. She walked home with it.", steps=8, seed=4)
+    own = served_models["many"].model.infill("Lily found a [MASK] [MASK]. She walked home with it.", steps=8, seed=4)
     assert own.texts[0].startswith("Lily found a" + answer.choices[0].text)
     assert answer.usage.prompt_tokens == 10
 
@@ -80,9 +80,9 @@ def test_stop_ends_the_text(client):
     assert "".join(chunk.choices[0].text for chunk in streamed) == cut.text
 
 
-def test_several_prompts_as_text_or_ids(client, offers):
+def test_several_prompts_as_text_or_ids(client, served_models):
     texts = client.completions.create(model="many", prompt=[PROMPT, "Tom"], seed=6, max_tokens=4)
-    encode = offers["many"].tokenizer.encode
+    encode = served_models["many"].tokenizer.encode
     ids = client.completions.create(model="many", prompt=[encode(PROMPT), encode("Tom")], seed=6, max_tokens=4)
     assert [choice.text for choice in texts.choices] == [choice.text for choice in ids.choices]
     one = client.completions.create(model="many", prompt=encode(PROMPT), seed=6, max_tokens=4)
@@ -102,9 +102,9 @@ def test_values_that_change_nothing_pass(client):
     )
 
 
-def test_a_text_from_nothing(client, offers):
+def test_a_text_from_nothing(client, served_models):
     answer = client.completions.create(model="one", prompt="", seed=2)
-    assert offers["one"].model.sample(num=1, steps=8, seed=2).texts[0].startswith(answer.choices[0].text)
+    assert served_models["one"].model.sample(num=1, steps=8, seed=2).texts[0].startswith(answer.choices[0].text)
 
 
 def test_chat(client):

@@ -5,7 +5,7 @@ import pytest
 from multimdm.data.tales import tales_tokenizer
 from multimdm.pipeline import Model
 from multimdm.process import Hybrid, Uniform
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from support.live_server import serving
 from support.tiny_models import TALES, tiny_dit
 
@@ -19,7 +19,7 @@ def duo():
 
 @pytest.fixture(scope="module")
 def live(duo):
-    with serving({"duo": Offer.of("duo", duo)}) as server:
+    with serving({"duo": ServedModel.of("duo", duo)}) as server:
         yield server
 
 
@@ -54,4 +54,4 @@ def test_confidence_needs_masks(live):
 def test_candi_is_refused():
     model = Model(tiny_dit(V, 1, 48), Hybrid(V), tales_tokenizer(TALES))
     with pytest.raises(ValueError, match="candi is a CANDI model"):
-        Offer.of("candi", model)
+        ServedModel.of("candi", model)

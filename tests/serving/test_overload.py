@@ -8,8 +8,8 @@ from multimdm.serving.limits import Limits
 from support.live_server import SLOW, read, serving, wait_until
 
 
-def test_a_full_queue_says_when_to_come_back(offers, begin, slow_network):
-    with serving(offers, Limits(batch=2, queue=2, max_n=4)) as live:
+def test_a_full_queue_says_when_to_come_back(served_models, begin, slow_network):
+    with serving(served_models, Limits(batch=2, queue=2, max_n=4)) as live:
         first = begin(live, SLOW)
         wait_until(lambda: live.running == 2)
         others = [begin(live, {**SLOW, "n": 1, "steps": 1}) for _ in range(2)]
@@ -25,8 +25,8 @@ def test_a_full_queue_says_when_to_come_back(offers, begin, slow_network):
         assert live.post("/v1/completions", {"prompt": "Lily"}).status == 200
 
 
-def test_slow_and_large_bodies(offers):
-    with serving(offers, Limits(max_body=1000, body_seconds=0.3)) as live:
+def test_slow_and_large_bodies(served_models):
+    with serving(served_models, Limits(max_body=1000, body_seconds=0.3)) as live:
         assert live.post("/v1/completions", {"prompt": "Lily " * 300}).status == 413
         connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
         pieces = (b"x" * 100 for _ in range(50))  # without a length, in chunks
@@ -42,7 +42,7 @@ def test_slow_and_large_bodies(offers):
         connection.close()
 
 
-def test_prompts_are_encoded_one_by_one_while_others_are_heard(offers, begin, monkeypatch):
+def test_prompts_are_encoded_one_by_one_while_others_are_heard(served_models, begin, monkeypatch):
     usual, inside, most, heard, go_on = Tokenizer.encode, [], [], [], threading.Event()
 
     def slow(self, text):
@@ -52,7 +52,7 @@ def test_prompts_are_encoded_one_by_one_while_others_are_heard(offers, begin, mo
         inside.remove(text)
         return usual(self, text)
 
-    with serving(offers) as live:
+    with serving(served_models) as live:
         monkeypatch.setattr(Tokenizer, "encode", slow)
         asked = [begin(live, {"prompt": "Lily", "steps": 1}) for _ in range(3)]
         wait_until(lambda: bool(inside))

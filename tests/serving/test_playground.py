@@ -61,12 +61,12 @@ def tokens(page: Page, kind: str, panel: int = 0) -> int:
     return page.locator(".panel").nth(panel).locator(f".grid .{kind}").count()
 
 
-def test_generate_play_and_scrub(page, offers):
+def test_generate_play_and_scrub(page, served_models):
     page.fill("#prompt", PROMPT)
     set_slider(page, "steps", 6)
     set_slider(page, "seed", 4)
     generate(page)
-    expected = offers["many"].model.complete(PROMPT, steps=6, seed=4).texts[0]
+    expected = served_models["many"].model.complete(PROMPT, steps=6, seed=4).texts[0]
     expect(page.locator(".result-text")).to_have_text(expected)
     expect(page.locator(".cost")).to_contain_text("6 network calls")
     expect(page.locator("#where")).to_have_text("step 6 of 6 · t = 0")
@@ -280,7 +280,7 @@ def test_tokens_with_html_stay_text(browser, html_server):
 @pytest.fixture
 def html_server():
     """A model whose every token is HTML."""
-    from multimdm.serving.catalog import Offer
+    from multimdm.serving.catalog import ServedModel
     from support.tiny_models import word_model, word_tokenizer
 
     words = [
@@ -289,14 +289,14 @@ def html_server():
         "<b>x</b>",
         "<i>",
     ]
-    with serving({"<b>html</b>": Offer.of("<b>html</b>", word_model(word_tokenizer(words)))}) as live:
+    with serving({"<b>html</b>": ServedModel.of("<b>html</b>", word_model(word_tokenizer(words)))}) as live:
         yield live
 
 
-def test_an_error_is_shown_when_the_server_is_gone(browser, offers):
+def test_an_error_is_shown_when_the_server_is_gone(browser, served_models):
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
-    with serving(offers) as live:
+    with serving(served_models) as live:
         page.goto(live.url)
         generate(page)
     page.click("#generate")
@@ -305,10 +305,10 @@ def test_an_error_is_shown_when_the_server_is_gone(browser, offers):
     context.close()
 
 
-def test_a_key_is_asked_for(browser, offers):
+def test_a_key_is_asked_for(browser, served_models):
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
-    with serving(offers, api_key="sesame") as live:
+    with serving(served_models, api_key="sesame") as live:
         page.goto(live.url)
         expect(page.locator("#problem")).to_contain_text("API key")
         page.fill("#key", "sesame")
@@ -318,15 +318,15 @@ def test_a_key_is_asked_for(browser, offers):
     context.close()
 
 
-def test_controls_start_as_the_model_advises_and_follow_another(browser, offers):
+def test_controls_start_as_the_model_advises_and_follow_another(browser, served_models):
     from multimdm.samplers import SamplingAdvice
-    from multimdm.serving.catalog import Offer
+    from multimdm.serving.catalog import ServedModel
     from support.tiny_models import shown_tales_model
 
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
-    advised = Offer.of("advised", shown_tales_model(SamplingAdvice(order="rewrite", temperature=0, steps=5)))
-    with serving({"advised": advised, "many": offers["many"]}) as live:
+    advised = ServedModel.of("advised", shown_tales_model(SamplingAdvice(order="rewrite", temperature=0, steps=5)))
+    with serving({"advised": advised, "many": served_models["many"]}) as live:
         page.goto(live.url)
         for model, values in (("advised", ("rewrite", "0", "5")), ("many", ("ancestral", "1", "8"))):
             page.select_option("#model", model)
@@ -343,10 +343,10 @@ def test_controls_start_as_the_model_advises_and_follow_another(browser, offers)
     context.close()
 
 
-def test_a_link_waits_for_the_key(browser, offers):
+def test_a_link_waits_for_the_key(browser, served_models):
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
-    with serving(offers, api_key="sesame") as live:
+    with serving(served_models, api_key="sesame") as live:
         page.goto(f"{live.url}/#p=Tom&k=3&s=5")
         page.fill("#key", "sesame")
         page.keyboard.press("Control+Enter")

@@ -125,8 +125,8 @@ def test_other_names_for_this_machine_are_refused(live):
 
 
 @pytest.mark.skipif(not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists(), reason="no IPv6 here")
-def test_the_other_loopback(offers):
-    with serving(offers, host="::1") as live:
+def test_the_other_loopback(served_models):
+    with serving(served_models, host="::1") as live:
         assert live.send("GET", "/v1/models").status == 200
 
 
@@ -139,8 +139,8 @@ def test_no_cors(live):
     assert not [name for name in reply.headers if name.lower().startswith("access-control")]
 
 
-def test_cors_for_sites_that_are_named(offers):
-    with serving(offers, origins=["http://friend.example"], api_key="sesame") as live:
+def test_cors_for_sites_that_are_named(served_models):
+    with serving(served_models, origins=["http://friend.example"], api_key="sesame") as live:
         for origin, allowed in (("http://friend.example", "http://friend.example"), ("http://evil.example", None)):
             asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
             reply = live.send("OPTIONS", "/v1/completions", headers={"Origin": origin, **asks})

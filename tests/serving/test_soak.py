@@ -17,14 +17,14 @@ def request(number: int) -> dict:
 
 
 @pytest.fixture(scope="module")
-def crowd(offers):
+def crowd(served_models):
     """Clients that know the library's answers."""
-    offer = offers["many"]
+    served = served_models["many"]
     expected = {}
     for number in NUMBERS:
         asked = request(number)
-        ids = offer.model.sample(num=1, length=asked["max_tokens"], steps=asked["steps"], seed=number).ids[0].tolist()
-        expected[number] = answer(offer, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
+        ids = served.model.sample(num=1, length=asked["max_tokens"], steps=asked["steps"], seed=number).ids[0].tolist()
+        expected[number] = answer(served, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
     bodies = benchmark("soak_bodies").malformed_bodies(100, seed=0)
     assert len(set(bodies)) > 50
     return lambda port, **changes: benchmark("soak_clients").Crowd(
@@ -40,8 +40,8 @@ def short(monkeypatch):
     monkeypatch.setattr(clients, "SETTLING", 0.1)
 
 
-def test_no_answer_is_lost_or_mixed(offers, crowd, short):
-    with serving(offers) as live:
+def test_no_answer_is_lost_or_mixed(served_models, crowd, short):
+    with serving(served_models) as live:
         clients, watched = crowd(live.port), []
         asyncio.run(clients.soak(4.0, watched.append))
         account = clients.account
@@ -55,19 +55,19 @@ def test_no_answer_is_lost_or_mixed(offers, crowd, short):
     assert len(watched) >= 2
 
 
-def test_it_sees_answers_of_others(offers, crowd, short):
-    with serving(offers) as live:
+def test_it_sees_answers_of_others(served_models, crowd, short):
+    with serving(served_models) as live:
         clients = crowd(live.port, expected=dict.fromkeys(NUMBERS, "something else"))
         asyncio.run(clients.soak(1.5, lambda left: None))
     assert any("honest: request" in text and "another's answer" in text for text in clients.account.wrong)
 
 
-def test_it_sees_faults(offers, crowd, short, monkeypatch):
+def test_it_sees_faults(served_models, crowd, short, monkeypatch):
     def broken(*arguments, **named):
         raise RuntimeError("no memory, say")
 
-    monkeypatch.setattr(type(offers["many"].model.network), "forward", broken)
-    with serving(offers) as live:
+    monkeypatch.setattr(type(served_models["many"].model.network), "forward", broken)
+    with serving(served_models) as live:
         clients = crowd(live.port)
         asyncio.run(clients.soak(1.5, lambda left: None))
     assert any(text.startswith("honest: 500") for text in clients.account.wrong)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.plans import Slot
 from multimdm.serving.texts import Prefix, answer
 from support.tiny_models import word_model, word_tokenizer
@@ -13,40 +13,40 @@ MASK = WORDS.vocab_size
 
 
 @pytest.fixture(scope="module")
-def offer():
-    return Offer.of("words", word_model(WORDS))
+def served():
+    return ServedModel.of("words", word_model(WORDS))
 
 
 SLOT = Slot((0, None, None, None, None), slice(1, 5))
 
 
-def test_only_what_has_no_gap_before_it_goes_out(offer):
-    prefix = Prefix(offer, SLOT)
+def test_only_what_has_no_gap_before_it_goes_out(served):
+    prefix = Prefix(served, SLOT)
     assert prefix.grow([0, MASK, 2, 3, MASK]) == ""
     assert prefix.grow([0, 1, 2, 3, MASK]) == " b c d"
     assert prefix.grow([0, 1, 2, 3, MASK]) == ""
     assert prefix.rest(" b c d e") == " e"
 
 
-def test_the_beginning_of_a_stop_text_waits(offer):
-    prefix = Prefix(offer, SLOT, ["c e"])
+def test_the_beginning_of_a_stop_text_waits(served):
+    prefix = Prefix(served, SLOT, ["c e"])
     assert prefix.grow([0, 1, 2, MASK, MASK]) == " b "
     assert prefix.grow([0, 1, 2, 3, MASK]) == "c d"
-    prefix = Prefix(offer, SLOT, ["c e"])
+    prefix = Prefix(served, SLOT, ["c e"])
     assert prefix.grow([0, 1, 2, 4, MASK]) == " b "
-    assert prefix.rest(answer(offer, SLOT, [0, 1, 2, 4, 5], ["c e"]).text) == ""
+    assert prefix.rest(answer(served, SLOT, [0, 1, 2, 4, 5], ["c e"]).text) == ""
 
 
-def test_the_end_mark_ends_the_text(offer):
+def test_the_end_mark_ends_the_text(served):
     end = END
-    done = answer(offer, SLOT, [0, 1, end, 2, 3])
+    done = answer(served, SLOT, [0, 1, end, 2, 3])
     assert (done.text, done.finish_reason, done.tokens) == (" b", "stop", 2)
-    assert Prefix(offer, SLOT).grow([0, 1, end, MASK, 3]) == " b"
-    whole = answer(offer, SLOT, [0, 1, 2, 3, 4])
+    assert Prefix(served, SLOT).grow([0, 1, end, MASK, 3]) == " b"
+    whole = answer(served, SLOT, [0, 1, 2, 3, 4])
     assert (whole.text, whole.finish_reason, whole.tokens) == (" b c d e", "length", 4)
 
 
-def test_in_front_of_a_suffix_nothing_ends(offer):
+def test_in_front_of_a_suffix_nothing_ends(served):
     slot = Slot((0, None, None, 3, 4), slice(1, 3), open_end=False)
-    done = answer(offer, slot, [0, END, 2, 3, 4])
+    done = answer(served, slot, [0, END, 2, 3, 4])
     assert (done.text, done.finish_reason, done.tokens) == (" c", "length", 2)

@@ -3,20 +3,20 @@
 import pytest
 
 
-def test_every_step_is_told(live, offers):
+def test_every_step_is_told(live, served_models):
     body = {"prompt": "Lily raced", "length": 12, "steps": 4, "seed": 9, "candidates": 3}
     events = live.post("/v1/trace", body).events()
     assert [name for name, _ in events] == ["start", "step", "step", "step", "step", "done"]
     start, *steps, done = (data for _, data in events)
     assert start["given"] == [True, True] + [False] * 10
     assert [step["t"] for step in steps] == [1, 0.75, 0.5, 0.25]
-    own = offers["many"].model.complete("Lily raced", length=12, steps=4, seed=9, trace=True)
+    own = served_models["many"].model.complete("Lily raced", length=12, steps=4, seed=9, trace=True)
     assert done["text"] == own.texts[0]
     assert done["network_calls"] == 4
     names = {0: "clean", 1: "designated", 2: "other"}
-    kinds = own.trace.kinds(offers["many"].process)[:, 0].tolist()
+    kinds = own.trace.kinds(served_models["many"].process)[:, 0].tolist()
     assert done["kinds"] == [[names[kind] for kind in row] for row in kinds]
-    V = offers["many"].process.vocab_size
+    V = served_models["many"].process.vocab_size
     for step, states in zip(steps, own.trace.states[:, 0].tolist(), strict=False):
         for token, state in zip(step["tokens"], states, strict=True):
             assert token.get("mask") == (state - V if state >= V else None)
@@ -27,7 +27,7 @@ def test_every_step_is_told(live, offers):
                 assert token["confidence"] == shares[0]
             else:
                 assert "candidates" not in token
-                assert token["text"] == offers["many"].model.token_name(state)
+                assert token["text"] == served_models["many"].model.token_name(state)
 
 
 def test_gaps_anywhere(live):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from multimdm.serving.app import create_app
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.limits import Limits
 from multimdm.serving.server import Address, bind, make_server
 from multimdm.serving.service import Service
@@ -81,7 +81,7 @@ class Reply(NamedTuple):
 
 @contextmanager
 def serving(
-    offers: dict[str, Offer],
+    served_models: dict[str, ServedModel],
     limits: Limits | None = None,
     api_key: str | None = None,
     host: str = "127.0.0.1",
@@ -91,7 +91,7 @@ def serving(
     """Serve until the block ends; then wait for the end."""
     bound = bind(Address(host, 0))
     address = Address(host, bound.getsockname()[1])
-    app = create_app(offers, limits, api_key, address.hosts, origins)
+    app = create_app(served_models, limits, api_key, address.hosts, origins)
     server = make_server(app, grace, quiet=True)
     thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()

@@ -7,8 +7,8 @@ import pytest
 from multimdm.cli.main import main
 from multimdm.training import building
 from multimdm.training.display import Display
-from multimdm.training.header import number_of
 from multimdm.training.loop import train
+from multimdm.training.reporting import number_of
 from support.runs import tiny_job, write_recipe
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from multimdm import _stopping as stopping
-from multimdm.training.signals import Signals
+from multimdm.training.engine import Signals
 from support.runs import environment, finish, metrics, pretraining, start, tiny_job, weights
 
 STEPS = {"train": {"steps": 14}, "log": {"checkpoint_every": 1000, "every": 1, "validate_every": 7}}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from multimdm.training.ema import Ema
+from multimdm.training.followers import Ema
 from multimdm.training.records import Records, read_records
 from multimdm.training.settings import LogSettings, TrainSettings
 from multimdm.training.step_plan import derive, learning_rate

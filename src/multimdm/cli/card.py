@@ -69,7 +69,7 @@ def open_with_details(checkpoint: str, options: CardOptions) -> "tuple[Model, Ca
 
     directory, figures = local_directory(checkpoint), None
     if options.results is not None:
-        from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
+        from multimdm.pipeline.files import fingerprint_of_checkpoint
         from multimdm.report.card_figures import card_figures, read_results
 
         figures = card_figures(read_results(options.results, fingerprint_of_checkpoint(directory)))

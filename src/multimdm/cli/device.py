@@ -1,9 +1,12 @@
-"""The options --device and --precision of commands that run a network."""
+"""Options of commands that run a network: --device, --precision, and how all of them are read."""
 
-from typing import Annotated
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 import tyro
 
+from multimdm.cli.parsing import parse
 from multimdm.models.arithmetic import Precision
 
 Device = Annotated[
@@ -18,6 +21,27 @@ PrecisionOption = Annotated[
         "bfloat16. auto is float32, and for LLaDA what is stored."
     ),
 ]
+
+
+class NetworkOptions(ABC):
+    """The options of such a command; subclasses are dataclasses, which have their own fields."""
+
+    device: str
+
+    @abstractmethod
+    def check(self) -> None:
+        """Say what is wrong before anything is read."""
+
+
+Options = TypeVar("Options", bound=NetworkOptions)
+
+
+def network_options(options: type[Options], arguments: Sequence[str], prog: str) -> Options:
+    """Parsed and checked. Sections are no part of the names, and switches have no twin that says no."""
+    found = parse(options, arguments, prog, config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes))
+    found.check()
+    check_device(found.device)
+    return found
 
 
 def check_device(name: str) -> None:

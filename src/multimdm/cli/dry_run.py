@@ -22,7 +22,7 @@ def dry_run(recipe: TrainingRecipe, ranks: int, gpu: str | None, assumed: tuple[
 
 
 def _texts(recipe: TrainingRecipe, start: Start | None, assumed: tuple[int, int] | None) -> Texts:
-    """Of the data, if they are here; else as told, or as long as the network that is continued can take."""
+    """The texts of the data, if they are here; else as told, or as long as the network that is continued can take."""
     if assumed is not None:
         return Texts(*assumed)
     from multimdm.training.sources import open_source

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from multimdm.cli.device import Device, PrecisionOption, check_device
+from multimdm.cli.device import Device, NetworkOptions, PrecisionOption, network_options
 from multimdm.cli.measuring import (
     WITHOUT,
     Checkpoints,
-    check_grid,
-    check_reader,
+    check_measuring,
+    measured,
     open_reader,
     open_text,
     parse_entropy,
-    run_with_progress,
 )
-from multimdm.cli.parsing import parse
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """Measure a checkpoint: GenPPL, entropy and variety of samples at several numbers of steps, NELBO and recall.
 
     Example: multimdm evaluate runs/tales-mdlm/model --steps 4 8 16 --align-entropy corpus --nelbo --out runs/figures
@@ -96,7 +94,8 @@ class Options:
         """Say what is wrong before the checkpoint is read."""
         if self.temperature is not None and self.temperatures is not None:
             raise ValueError("--temperature and --temperatures exclude each other")
-        check_grid(self.drawing, self.steps, (1.0,) if self.all_temperatures is None else self.all_temperatures)
+        temperatures = (1.0,) if self.all_temperatures is None else self.all_temperatures
+        check_measuring(self.drawing, self.steps, temperatures, self.align_entropy, self.mauve)
         beside = self.nelbo or self.recall or self.against_perfect
         if not self.steps and (not beside or self.align_entropy is not None):
             raise ValueError(
@@ -107,12 +106,10 @@ class Options:
         for name, value in (("sequences", self.sequences), ("draws", self.draws), ("strings", self.strings)):
             if value < 1:
                 raise ValueError(f"--{name} must be at least 1; got {value}")
-        parse_entropy(self.align_entropy)
         if self.against_perfect and self.drawing.law.guidance:
             raise ValueError("--against-perfect compares predictions as they are; leave --guidance out")
         if self.mauve is not None and not self.steps:
             raise ValueError("--mauve needs --steps, the numbers of network calls")
-        check_reader(self.mauve)
         if self.likelihood is not None and not self.steps:
             raise ValueError("--likelihood needs --steps, the numbers of network calls")
         if self.report and self.out is None:
@@ -126,20 +123,14 @@ def main(arguments: Sequence[str]) -> None:
 
         harness.main(arguments)
         return
-    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = parse(Options, arguments, "multimdm evaluate", config=settings)
-    options.check()
-    check_device(options.device)
+    options = network_options(Options, arguments, "multimdm evaluate")
     from multimdm.pipeline.ranks import sharing
 
     with sharing() as ranks:
         subject, plan = _open(options)
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-        from multimdm.evaluation.plan import collect, tasks
-
-        run_with_progress(tasks(subject, plan), kept=options.out is not None)
-        evaluation = collect(subject, plan)
+        (evaluation,) = measured([(subject, plan)], kept=options.out is not None)
     if ranks.is_main:
         _write(options, evaluation, plan.steps)
         _print(options, evaluation)

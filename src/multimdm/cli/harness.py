@@ -2,18 +2,18 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from multimdm.cli.device import Device, check_device
-from multimdm.cli.parsing import parse
+from multimdm.cli.device import Device, NetworkOptions, network_options
+from multimdm.evaluation.harness.settings import TaskSettings
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(TaskSettings, NetworkOptions):
     """Measure models on math and code tasks through lm-evaluation-harness, at several numbers of tokens per step.
 
     Example: multimdm evaluate --harness models/LLaDA-8B-Base runs/llada-8b-multimask/model --tasks math500 gsm8k
@@ -28,10 +28,6 @@ class Options:
     """Directories of checkpoints or names on the Hub: LLaDA's published layout, adapters, or models of ours."""
     harness: bool = False
     """Use lm-evaluation-harness."""
-    tasks: tuple[str, ...] = ("math500", "gsm8k")
-    """math500, gsm8k, humaneval, mbpp; with --include also tasks of your own."""
-    tps: tuple[int, ...] = (1, 2, 4, 8)
-    """Tokens per step: an answer of L tokens takes L / TPS network calls."""
     gen_length: int | None = None
     """New tokens per answer; what each task asks for unless given (256 or 512)."""
     block_length: int | None = None
@@ -46,37 +42,23 @@ class Options:
     """Never choose the end of text."""
     confidence_eos_eot_inf: bool = False
     """Fill positions with the end of text or of turn last."""
-    data: str | None = None
-    """Directory with the items as published (gsm8k/, math/, humaneval/, mbpp/); from the Hub unless given."""
-    include: str | None = None
-    """Directory with task files of your own."""
-    limit: int | None = None
-    """Only the first so many items of each task."""
-    examples: int | None = None
-    """Worked examples before each item, in place of the task's own number."""
-    chat: bool = False
-    """Put prompts into the tokenizer's chat template, for models that were tuned on conversations."""
-    run_code: bool = False
-    """Run programs that the models wrote (humaneval, mbpp), in a process with limits on time, memory and files."""
     base: str | None = None
     """Where the base of adapters is, if it is no longer where it was."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the weights in memory; auto is what the files have."""
-    batch_size: int = 8
-    """Prompts that go through the network together; changes no answer."""
-    seed: int = 0
     device: Device = "auto"
     out: Path | None = None
     """Directory for results.json and table.md; the same command again goes on where it was stopped."""
 
+    def check(self) -> None:
+        """Say what is wrong before a checkpoint is read."""
+        if not self.checkpoints:
+            raise ValueError("give at least one checkpoint: multimdm evaluate --harness CHECKPOINT ...")
+
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    settings = (tyro.conf.FlagCreatePairsOff,)
-    options = parse(Options, arguments, "multimdm evaluate", config=settings)
-    if not options.checkpoints:
-        raise ValueError("give at least one checkpoint: multimdm evaluate --harness CHECKPOINT ...")
-    check_device(options.device)
+    options = network_options(Options, arguments, "multimdm evaluate")
     try:
         from multimdm.evaluation.harness.running import HarnessPlan, run_plan
     except ModuleNotFoundError as error:
@@ -88,11 +70,10 @@ def main(arguments: Sequence[str]) -> None:
 
     names = ("block_length", "temperature", "remasking", "cfg_scale", "logits_eos_inf", "confidence_eos_eot_inf")
     length = {} if options.gen_length is None else {"gen_length": options.gen_length}
-    shared = ("tasks", "tps", "data", "include", "limit", "examples", "chat", "run_code", "seed", "batch_size")
     plan = HarnessPlan(
         answering=Answering(**length, **{name: getattr(options, name) for name in names}),
         own_length=options.gen_length is None,
-        **{name: getattr(options, name) for name in shared},
+        **{one.name: getattr(options, one.name) for one in fields(TaskSettings)},
     )
     store = Store(None if options.out is None else options.out / "results")
     with sharing() as ranks:

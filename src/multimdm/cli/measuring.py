@@ -10,8 +10,8 @@ from multimdm.evaluation.settings import Drawing
 from multimdm.models.arithmetic import Precision
 
 if TYPE_CHECKING:
-    from multimdm.evaluation.judges.features import Reader
-    from multimdm.evaluation.plan import Task
+    from multimdm.evaluation.judges.base import Reader
+    from multimdm.evaluation.plan import Evaluation, Plan, Task
     from multimdm.evaluation.real_text import RealText
     from multimdm.evaluation.store import Store
     from multimdm.evaluation.subject import Subject
@@ -20,8 +20,11 @@ WITHOUT = "none"
 """The name of no judge, and of no entropy."""
 
 
-def check_grid(drawing: Drawing, steps: Sequence[int], temperatures: Sequence[float]) -> None:
-    """Refuse numbers of steps and temperatures that make no sense, or occur twice."""
+def check_measuring(
+    drawing: Drawing, steps: Sequence[int], temperatures: Sequence[float], entropy: str | None, mauve: str | None
+) -> None:
+    """Refuse numbers of steps and temperatures that make no sense or occur twice, and values of --align-entropy and
+    --mauve that mean nothing."""
     drawing.check()
     for name, values in (("steps", steps), ("temperatures", temperatures)):
         if len(set(values)) != len(values):
@@ -29,6 +32,9 @@ def check_grid(drawing: Drawing, steps: Sequence[int], temperatures: Sequence[fl
     for K in steps:
         for tau in temperatures:
             drawing.sampling(K, tau)
+    parse_entropy(entropy)
+    if mauve in ("tales", WITHOUT):
+        raise ValueError(f"--mauve needs a network that has features; {mauve} has none")
 
 
 def parse_entropy(text: str | None) -> float | Literal["corpus"] | None:
@@ -92,18 +98,12 @@ def open_text(data: str | None, subject: "Subject", length: int | None, why: str
     return None
 
 
-def check_reader(name: str | None) -> None:
-    """The value of --mauve."""
-    if name in ("tales", WITHOUT):
-        raise ValueError(f"--mauve needs a network that has features; {name} has none")
-
-
 def open_reader(name: str | None, data: str | None, subject: "Subject") -> "tuple[Reader, RealText] | None":
     """The network whose features are asked for by --mauve, and the text."""
     if name is None:
         return None
     from multimdm.evaluation.judges import Judges
-    from multimdm.evaluation.judges.features import Reader
+    from multimdm.evaluation.judges.base import Reader
 
     reader = Judges().make(name, subject.model, subject.length)
     assert isinstance(reader, Reader)  # all but the exact one
@@ -112,7 +112,15 @@ def open_reader(name: str | None, data: str | None, subject: "Subject") -> "tupl
     return reader, text
 
 
-def run_with_progress(tasks: Sequence["Task"], kept: bool) -> None:
+def measured(opened: Sequence[tuple["Subject", "Plan"]], kept: bool) -> list["Evaluation"]:
+    """All that is planned of these models, with a display of how far it is; `kept` if results outlive the command."""
+    from multimdm.evaluation.plan import collect, tasks
+
+    _run_with_progress([task for subject, plan in opened for task in tasks(subject, plan)], kept)
+    return [collect(subject, plan) for subject, plan in opened]
+
+
+def _run_with_progress(tasks: Sequence["Task"], kept: bool) -> None:
     """Run the tasks: with a bar on a terminal, with a line for each elsewhere.
 
     If results are kept, a request to stop waits for the task at hand, and says that the same command goes on.

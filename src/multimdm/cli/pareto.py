@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from multimdm.cli.device import Device, check_device
-from multimdm.cli.measuring import (
-    Checkpoints,
-    check_grid,
-    check_reader,
-    open_reader,
-    open_text,
-    parse_entropy,
-    run_with_progress,
-)
-from multimdm.cli.parsing import parse
+from multimdm.cli.device import Device, NetworkOptions, network_options
+from multimdm.cli.measuring import Checkpoints, check_measuring, measured, open_reader, open_text, parse_entropy
 from multimdm.evaluation.settings import Drawing
 
 if TYPE_CHECKING:
@@ -32,7 +23,7 @@ _OWN = re.compile(
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """Perplexity against entropy for several models, and the tables of the paper.
 
     Example: multimdm pareto runs/mdlm/model runs/multimdm/model --steps 4 8 16 --out runs/pareto
@@ -72,9 +63,7 @@ class Options:
             raise ValueError("give one or more checkpoints: multimdm pareto CHECKPOINT... [options]")
         if not self.steps or not self.temperatures:
             raise ValueError("--steps and --temperatures must have a number each")
-        check_grid(self.drawing, self.steps, self.temperatures)
-        parse_entropy(self.align_entropy)
-        check_reader(self.mauve)
+        check_measuring(self.drawing, self.steps, self.temperatures, self.align_entropy, self.mauve)
         if self.judge == "none":
             raise ValueError("--judge must name a judge: there is no front without GenPPL")
         labels = self.labels
@@ -95,19 +84,13 @@ class Options:
 
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
-    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = parse(Options, arguments, "multimdm pareto", config=settings)
-    options.check()
-    check_device(options.device)
+    options = network_options(Options, arguments, "multimdm pareto")
     from multimdm.pipeline.ranks import sharing
 
     with sharing() as ranks:
         opened = _open(options)
         options.out.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-        from multimdm.evaluation.plan import collect, tasks
-
-        run_with_progress([task for subject, plan in opened for task in tasks(subject, plan)], kept=True)
-        evaluations = [collect(subject, plan) for subject, plan in opened]
+        evaluations = measured(opened, kept=True)
     if ranks.is_main:
         _write(options, evaluations)
 

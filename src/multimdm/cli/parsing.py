@@ -161,12 +161,12 @@ def _walk(options: type, flat: bool) -> Iterator[tuple[str, Flag]]:
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
-    """Of a union; else the type itself."""
+    """The members of a union; else the type itself."""
     return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
 
 
 def _values(members: Sequence[Any]) -> int | None:
-    """Of a union, as of its longest member."""
+    """How many words belong to an option of this type; for a union, as many as its longest member takes."""
     if tuple(members) == (bool,):
         return 0
     arguments = [typing.get_args(member) for member in members if typing.get_origin(member) in (tuple, list)]

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> None:
             print(f"{'done' if stage.done() else '    '}  {stage.name}")
     elif options.slurm is not None:
         from multimdm._files import write_text
-        from multimdm.reproduce.slurm import slurm_script
+        from multimdm.reproduce.workers import slurm_script
 
         command = ["multimdm", "reproduce", *_without_slurm(arguments)]
         write_text(options.slurm, slurm_script(experiment.stages(), command))

@@ -13,8 +13,7 @@ import tyro
 
 from multimdm._inert import inert, inert_json
 from multimdm.builtin import USUAL
-from multimdm.cli.device import Device, PrecisionOption, check_device
-from multimdm.cli.parsing import parse
+from multimdm.cli.device import Device, NetworkOptions, PrecisionOption, network_options
 from multimdm.samplers.settings import Sampling, our_word
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """Draw texts from a model. K steps are K network calls, or fewer if a text is finished sooner.
 
     A checkpoint may advise an order, a temperature, a grid, a threshold and a number of steps: they are followed where
@@ -94,10 +93,7 @@ class Options:
 def main(arguments: Sequence[str]) -> None:
     """Parse the options and run."""
     _check_names(arguments)
-    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    options = parse(Options, arguments, "multimdm sample", config=settings)
-    options.check()
-    check_device(options.device)
+    options = network_options(Options, arguments, "multimdm sample")
     from multimdm.pipeline.ranks import sharing
 
     with sharing() as ranks:

@@ -83,9 +83,9 @@ def main(arguments: Sequence[str]) -> None:
 
     with bind(Address(options.host, options.port)) as bound:
         address = Address(options.host, bound.getsockname()[1])
-        offers = open_checkpoints(options.checkpoints, options.device, options.bos, options.precision)
-        app = create_app(offers, options.limits, key, address.hosts, options.allow_origin)
-        print(f"serving {', '.join(offers)}; the playground is at {address.url}", flush=True)
+        served_models = open_checkpoints(options.checkpoints, options.device, options.bos, options.precision)
+        app = create_app(served_models, options.limits, key, address.hosts, options.allow_origin)
+        print(f"serving {', '.join(served_models)}; the playground is at {address.url}", flush=True)
         if not address.loopback and key is None:
             warning = f"anyone who reaches {options.host} may use this server; set {_KEY} to ask for a key"
             print(f"warning: {warning}", flush=True)

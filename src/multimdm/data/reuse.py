@@ -31,15 +31,15 @@ def existing(out: Path) -> dict[str, Path]:
     found = {split: out / split for split in ("train", "valid") if (out / split / NAME).is_file()}
     if (out / NAME).is_file():
         found = {"all": out}
-    strangers = _strangers(out, found)
-    if strangers:
+    others = _others(out, found)
+    if others:
         raise ValueError(
-            f"--out {out}: the directory holds something else ({strangers[0]}); choose another, or move it away"
+            f"--out {out}: the directory holds something else ({others[0]}); choose another, or move it away"
         )
     return found
 
 
-def _strangers(out: Path, found: dict[str, Path]) -> list[str]:
+def _others(out: Path, found: dict[str, Path]) -> list[str]:
     """What lies in the directory and is not ours: nothing of others is ever replaced."""
     inside = [path for path in out.iterdir() if path not in found.values()] if "all" not in found else []
     for directory in found.values():

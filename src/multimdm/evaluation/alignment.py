@@ -22,7 +22,7 @@ _SHARE = 0.05
 """Part of the interval's width that is close enough."""
 _HALVINGS = 12
 _ROUNDS = 3
-"""Of looking closer around the best temperature, when the target is out of reach."""
+"""How often to look closer around the best temperature, when the target is out of reach."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int64, Num
 from torch import Tensor
 
 LEVEL = 0.95
-"""Of the intervals."""
+"""The confidence of all intervals."""
 _RESAMPLES = 1000
 _ENTRIES = 2**22
 """Weights that are held at once."""
@@ -36,7 +36,7 @@ class Estimate:
 
     @property
     def width(self) -> float:
-        """Of the interval; zero if there is none."""
+        """The width of the interval; zero if there is none."""
         return 0.0 if self.low is None or self.high is None else self.high - self.low
 
 
@@ -119,7 +119,7 @@ class Bootstrap:
 
 
 def _entropy(counts: np.ndarray) -> np.ndarray:
-    """Of the distributions in proportion to the rows; 0 for a resample of nothing but padding."""
+    """The entropy of the distribution in proportion to each row; 0 for a resample of nothing but padding."""
     shares = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
     return -(shares * np.log(shares, out=np.zeros_like(shares), where=shares > 0)).sum(-1)
 

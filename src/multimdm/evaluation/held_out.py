@@ -1,7 +1,7 @@
 """Held-out text, part by part, with times and noise: for everything that is averaged over both."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float64, Int64
@@ -11,8 +11,12 @@ from multimdm._checks import check_integer
 from multimdm.evaluation.real_text import RealText
 from multimdm.objectives.times import stratified_times
 from multimdm.pipeline import Model
+from multimdm.pipeline.generation import evaluating
+from multimdm.pipeline.ranks import shared
 from multimdm.process import Streams
 from multimdm.process.places import home_of
+
+Result = TypeVar("Result")
 
 
 class Part(NamedTuple):
@@ -26,7 +30,7 @@ class Part(NamedTuple):
     given: Bool[Tensor, "B L"] | None = None
     """The prompts of pairs. `valid` is then None: what fills a sequence up says where its answer ends."""
     written: Int64[Tensor, " B"] | None = None
-    """Of pairs: the tokens of each answer, its end included, and what fills the sequence up left out."""
+    """For pairs, the number of tokens of each answer: its end counts, and what fills the sequence up does not."""
 
     @property
     def tokens(self) -> Int64[Tensor, " B"]:
@@ -46,6 +50,20 @@ class Part(NamedTuple):
     def streams(self, seed: int) -> Streams:
         """The noise of a sequence is its own, so the batch size changes nothing."""
         return Streams.spawn(seed, len(self.ids), self.first)
+
+
+def over_parts(
+    model: Model,
+    text: RealText,
+    sequences: int,
+    draws: int,
+    seed: int,
+    batch_size: int,
+    work: Callable[[Part], Result],
+) -> list[Result]:
+    """`work` of every part, by a network without dropout; ranks that share their work take the parts in turn."""
+    with evaluating(model.network):
+        return shared(parts_of(model, text, sequences, draws, seed, batch_size), work)
 
 
 def parts_of(model: Model, text: RealText, sequences: int, draws: int, seed: int, batch_size: int) -> Iterator[Part]:

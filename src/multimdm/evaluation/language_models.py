@@ -11,9 +11,9 @@ import torch
 from multimdm._inert import reason
 from multimdm.data.foreign_tokenizers import SMOLLM2, smollm2_file
 from multimdm.data.hub_silence import hub_silence
-from multimdm.evaluation.fingerprints import fingerprint_of_files, fingerprint_of_judge
 from multimdm.evaluation.settings import label_of
 from multimdm.pipeline import Model, load
+from multimdm.pipeline.files import fingerprint_of_files, fingerprint_of_judge
 from multimdm.pipeline.hub import local_directory
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

@@ -26,7 +26,7 @@ class Bound:
 
     value: float
     standard_error: float
-    """Of the draws, taken for independent; they are spread evenly over k, so the true one is smaller."""
+    """As if draws were independent. They are spread evenly over k, so the true error is smaller."""
     draws: int
 
 
@@ -34,7 +34,7 @@ class Bound:
 def log_likelihood_bound(
     network: Network, process: Process, ids: Int64[Tensor, " L"], given: int, draws: int, seed: int, batch_size: int
 ) -> Bound:
-    """Of ids[given:], where ids[:given] stay visible. Equal seeds give equal estimates, whatever the batch size."""
+    """The bound for ids[given:], where ids[:given] stay visible. Equal seeds give equal estimates at any batch size."""
     check_integer("draws", draws, 1)
     refuse_tied(process, "a likelihood by the number of hidden positions")
     if given >= len(ids):

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.hidden_counts import noised
 from multimdm.evaluation.nelbo import NelboSums
 from multimdm.evaluation.progress import Progress, ignore
@@ -23,8 +23,6 @@ from multimdm.evaluation.real_text import RealText
 from multimdm.objectives.base import Network
 from multimdm.objectives.rows import rows_on
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import evaluating
-from multimdm.pipeline.ranks import shared
 from multimdm.process import MultiMask, Streams
 
 _LITTLE = 0.05
@@ -46,7 +44,7 @@ class MaskReading:
     random: float
     """With random masks shown."""
     standard_error: float
-    """Of the difference, over sequences; times and positions are the same for both, so that it is small."""
+    """Of the difference, over sequences. It is small, since times and positions are the same for both."""
     sequences: int
     own_by_rule: bool = False
     """Whether own masks are read by Bayes' rule, so that only those of other positions are left to the network."""
@@ -91,8 +89,7 @@ def evaluate_mask_reading(
         progress(len(part.ids) * draws)
         return NelboSums.of(with_true, none, tokens), NelboSums.of(with_random - with_true, none, tokens)
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, draws, seed, batch_size), of)
+    found = over_parts(model, text, sequences, draws, seed, batch_size, of)
     nelbo, difference = (NelboSums.of_parts(sums).estimate() for sums in zip(*found, strict=True))
     random, by_rule = nelbo.total + difference.total, process.readout == "context"
     return MaskReading(nelbo.total, random, difference.standard_error, nelbo.sequences, by_rule)

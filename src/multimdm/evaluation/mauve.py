@@ -17,7 +17,7 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.evaluation.bootstrap import LEVEL, Estimate
-from multimdm.evaluation.judges.features import Reader
+from multimdm.evaluation.judges.base import Reader
 from multimdm.evaluation.measurement import draw
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -38,7 +38,7 @@ _HALVES = 32
 
 @dataclass(frozen=True)
 class Mauve:
-    """Of samples at K steps and temperature tau."""
+    """MAUVE of samples at K steps and temperature tau."""
 
     steps: int
     temperature: float

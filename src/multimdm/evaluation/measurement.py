@@ -104,7 +104,7 @@ def draw(
         batch_size=drawing.batch_size,
         trace=trace,
         watch=watch,
-        **vars(sampling),
+        sampling=sampling,
     )
 
 

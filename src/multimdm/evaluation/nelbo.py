@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from multimdm._checks import require
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.hidden_counts import noised
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -22,8 +22,6 @@ from multimdm.objectives.candi import Candi
 from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.rows import rows_on
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import evaluating
-from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, Hybrid, Streams
 
 
@@ -36,8 +34,8 @@ class Nelbo:
     identification: float
     """Nats per token; zero but for multi-mask models. Of the one-step bound, what tokens say of their masks."""
     standard_error: float
-    """Of the total, over sequences (and what was drawn for them), taken for independent; times or numbers of hidden
-    positions are spread evenly over sequences, so the true one is a little smaller."""
+    """Of the total, as if sequences (and what was drawn for them) were independent. Times, or numbers of hidden
+    positions, are spread evenly over them, so the true error is a little smaller."""
     sequences: int
     tokens: int
     one_step: bool = False
@@ -63,16 +61,16 @@ class NelboSums:
     """What the estimate needs of any number of sequences; sums of parts (batches, ranks) can be added."""
 
     values: Float64[Tensor, "7"]
-    """Of reconstruction, identification, total^2, total * tokens, tokens^2, tokens, and 1."""
+    """The sums of reconstruction, identification, total^2, total * tokens, tokens^2, tokens, and 1."""
 
     @staticmethod
     def none() -> "NelboSums":
-        """Of no sequences."""
+        """The sums over no sequences."""
         return NelboSums(torch.zeros(7, dtype=torch.float64))
 
     @staticmethod
     def of(rec: Float64[Tensor, " B"], ident: Float64[Tensor, " B"], tokens: Float64[Tensor, " B"]) -> "NelboSums":
-        """Of sequences with these two terms and numbers of tokens."""
+        """The sums over sequences with these two terms and numbers of tokens."""
         total = rec + ident
         columns = rec, ident, total**2, total * tokens, tokens**2, tokens, torch.ones_like(tokens)
         return NelboSums(torch.stack([column.sum() for column in columns]).cpu())
@@ -174,6 +172,5 @@ def evaluate_nelbo(
         progress(len(part.ids) * draws)
         return sums
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, draws, seed, batch_size), of)
+    found = over_parts(model, text, sequences, draws, seed, batch_size, of)
     return replace(NelboSums.of_parts(found).estimate(model.process), exact=model.process is None)

@@ -14,6 +14,7 @@ larger S.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float64, Int64
@@ -31,52 +32,74 @@ ELSEWHERE = 0.02
 """d: the share of every position's noise that is drawn without looking at the text."""
 
 
-@torch.no_grad()
-def one_step_sums(
-    network: Network,
-    process: MultiMask,
-    ids: Int64[Tensor, "B L"],
-    valid: Bool[Tensor, "B L"] | None,
-    cells: Cells,
-    generator: Streams,
-    draws: int = 1,
-) -> NelboSums:
-    """The two terms of the bound: the draft's cross-entropy, and what the tokens say of their masks."""
-    check_integer("draws", draws, 1)
-    counted = torch.ones_like(ids, dtype=torch.bool) if valid is None else valid
-    draft = torch.zeros(len(ids), dtype=torch.float64, device=ids.device)
-    for _ in range(draws):
-        noise = process.vocab_size + buckets(numbers(cells, generator), process.num_masks)
-        draft -= log_prob_given_noise(network, process, ids, valid, noise.to(ids.device)) / draws
-    told = bucket_information(cells, process.num_masks).to(ids.device).where(counted, 0.0).sum(1)
-    return NelboSums.of(draft, told, counted.sum(1).double())
+@dataclass(frozen=True)
+class OneStep:
+    """Texts under a network that writes them in one step. Padding (not `valid`) is no part of them."""
 
+    network: Network
+    process: MultiMask
+    ids: Int64[Tensor, "B L"]
+    valid: Bool[Tensor, "B L"] | None = None
 
-@torch.no_grad()
-def one_step_log_prob(
-    network: Network,
-    process: MultiMask,
-    ids: Int64[Tensor, "B L"],
-    valid: Bool[Tensor, "B L"] | None,
-    cells: Cells,
-    generator: Streams,
-    draws: int,
-    temperature: float | int = 1.0,
-    elsewhere: float = ELSEWHERE,
-) -> Float64[Tensor, " B"]:
-    """log of the mean over draws of x_1 ~ R of prod_l f(x_0^l | x_1) / (M R_l(x_1^l)), in nats per text."""
-    check_integer("draws", draws, 1)
-    require(temperature > 0, f"temperature must be positive: at 0 texts have no probability; got {temperature}")
-    counted = torch.ones_like(ids, dtype=torch.bool) if valid is None else valid
-    total = torch.full((len(ids),), -math.inf, dtype=torch.float64, device=ids.device)
-    for _ in range(draws):
-        index = _proposed(cells, process.num_masks, elsewhere, generator)
-        own = bucket_probability(cells, index, process.num_masks)
-        ratio = torch.log(process.num_masks * (1 - elsewhere) * own + elsewhere).to(ids.device)
-        noise = (process.vocab_size + index).to(ids.device)
-        found = log_prob_given_noise(network, process, ids, valid, noise, temperature)
-        total = torch.logaddexp(total, found - ratio.where(counted, 0.0).sum(1))
-    return total - math.log(draws)
+    @property
+    def counted(self) -> Bool[Tensor, "B L"]:
+        """The positions of the texts."""
+        return torch.ones_like(self.ids, dtype=torch.bool) if self.valid is None else self.valid
+
+    @torch.no_grad()
+    def bound(self, cells: Cells, generator: Streams, draws: int = 1) -> NelboSums:
+        """The two terms of the bound: the draft's cross-entropy, and what the tokens say of their masks."""
+        check_integer("draws", draws, 1)
+        M, device = self.process.num_masks, self.ids.device
+        draft = torch.zeros(len(self.ids), dtype=torch.float64, device=device)
+        for _ in range(draws):
+            x_1 = self._masks(buckets(numbers(cells, generator), M))
+            draft -= self.log_prob_given(x_1) / draws
+        told = bucket_information(cells, M).to(device).where(self.counted, 0.0).sum(1)
+        return NelboSums.of(draft, told, self.counted.sum(1).double())
+
+    @torch.no_grad()
+    def log_prob(
+        self,
+        cells: Cells,
+        generator: Streams,
+        draws: int,
+        temperature: float | int = 1.0,
+        elsewhere: float = ELSEWHERE,
+    ) -> Float64[Tensor, " B"]:
+        """log of the mean over draws of x_1 ~ R of prod_l f(x_0^l | x_1) / (M R_l(x_1^l)), in nats per text."""
+        check_integer("draws", draws, 1)
+        require(temperature > 0, f"temperature must be positive: at 0 texts have no probability; got {temperature}")
+        M, device = self.process.num_masks, self.ids.device
+        total = torch.full((len(self.ids),), -math.inf, dtype=torch.float64, device=device)
+        for _ in range(draws):
+            index = _proposed(cells, M, elsewhere, generator)
+            own = bucket_probability(cells, index, M)
+            ratio = torch.log(M * (1 - elsewhere) * own + elsewhere).to(device)
+            found = self.log_prob_given(self._masks(index), temperature)
+            total = torch.logaddexp(total, found - ratio.where(self.counted, 0.0).sum(1))
+        return total - math.log(draws)
+
+    def log_prob_given(self, x_1: Int64[Tensor, "B L"], temperature: float | int = 1.0) -> Float64[Tensor, " B"]:
+        """sum_l log f(x_0^l | x_1) of every text under its own x_1."""
+        return self.token_log_probs(x_1, temperature).sum(1)
+
+    def token_log_probs(self, x_1: Int64[Tensor, "B L"], temperature: float | int = 1.0) -> Float64[Tensor, "B L"]:
+        """log f(x_0^l | x_1) at t = 1, position by position; zero in padding."""
+        ids, counted = self.ids, self.counted
+        clean = ids[counted]
+
+        def reduce(logits: Tensor, rows: slice) -> Tensor:
+            log_probs = (widened(logits) / temperature).log_softmax(-1)
+            return exact(log_probs.gather(-1, beside(clean[rows, None], log_probs))[:, 0])
+
+        ones = torch.ones(len(ids), dtype=torch.float64, device=ids.device)
+        found = self.network(self.process.path_to(x_1).shown(x_1), ones, counted, self.valid, reduce)
+        return torch.zeros(ids.shape, dtype=torch.float64, device=ids.device).masked_scatter(counted, found)
+
+    def _masks(self, index: Int64[Tensor, "B L"]) -> Int64[Tensor, "B L"]:
+        """x_1, from the indices of its masks."""
+        return (self.process.vocab_size + index).to(self.ids.device)
 
 
 def _proposed(cells: Cells, num_masks: int, elsewhere: float, generator: Generator) -> Int64[Tensor, "B L"]:
@@ -84,36 +107,3 @@ def _proposed(cells: Cells, num_masks: int, elsewhere: float, generator: Generat
     own = buckets(numbers(cells, generator), num_masks)
     away, anywhere = (uniform(own.shape, generator, own.device) for _ in range(2))
     return torch.where(away < elsewhere, pick(anywhere, num_masks), own)
-
-
-def log_prob_given_noise(
-    network: Network,
-    process: MultiMask,
-    ids: Int64[Tensor, "B L"],
-    valid: Bool[Tensor, "B L"] | None,
-    noise: Int64[Tensor, "B L"],
-    temperature: float | int = 1.0,
-) -> Float64[Tensor, " B"]:
-    """sum_l log f(x_0^l | x_1) of every text under its own noise, over the valid positions."""
-    return token_log_probs_given_noise(network, process, ids, valid, noise, temperature).sum(1)
-
-
-def token_log_probs_given_noise(
-    network: Network,
-    process: MultiMask,
-    ids: Int64[Tensor, "B L"],
-    valid: Bool[Tensor, "B L"] | None,
-    noise: Int64[Tensor, "B L"],
-    temperature: float | int = 1.0,
-) -> Float64[Tensor, "B L"]:
-    """log f(x_0^l | x_1) at t = 1, position by position; zero in padding."""
-    counted = torch.ones_like(ids, dtype=torch.bool) if valid is None else valid
-    clean = ids[counted]
-
-    def reduce(logits: Tensor, rows: slice) -> Tensor:
-        log_probs = (widened(logits) / temperature).log_softmax(-1)
-        return exact(log_probs.gather(-1, beside(clean[rows, None], log_probs))[:, 0])
-
-    ones = torch.ones(len(ids), dtype=torch.float64, device=ids.device)
-    found = network(process.path_to(noise).shown(noise), ones, counted, valid, reduce)
-    return torch.zeros(ids.shape, dtype=torch.float64, device=ids.device).masked_scatter(counted, found)

@@ -50,7 +50,7 @@ class PerfectModel(Model):
 
     @property
     def fingerprint(self) -> str:
-        """Of all that its predictions depend on: the stories, epsilon and the process."""
+        """A hash of all that its predictions depend on: the stories, epsilon and the process."""
         network, process = self.network, self.process
         assert process is not None
         said = [PERFECT, fingerprint_of_tales(network.tales), repr(network.epsilon), repr(describe_process(process))]

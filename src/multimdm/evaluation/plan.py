@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Literal
 
 from multimdm.evaluation.alignment import Aligned
-from multimdm.evaluation.judges.features import Reader
+from multimdm.evaluation.judges.base import Reader
 from multimdm.evaluation.mask_reading import MaskReading, reads_masks
 from multimdm.evaluation.mauve import Mauve
 from multimdm.evaluation.measurement import Measurement
@@ -47,7 +47,7 @@ class Plan:
     """Real text on whose noised states, and on those that the sampler visits, predictions are held against the exact
     ones (`shortfall.py`)."""
     sequences: int = 512
-    """Of the NELBO, and of recall."""
+    """Held-out sequences for the NELBO and for recall."""
     draws: int = 1
     recall_strings: int = 0
     """Noise strings of the recall of `text` in one step; 0 if it is not wanted. Some models have none."""
@@ -94,9 +94,9 @@ class Evaluation:
     shortfalls: tuple[Shortfall, ...] = ()
     """On states of the data, then on those of the sampler at each K and temperature."""
     likelihoods: tuple[SamplerLikelihood, ...] = ()
-    """Of held-out text under samplers whose order follows from the state, at each K and temperature."""
+    """How probable held-out text is under samplers whose order follows from the state, at each K and temperature."""
     mauves: tuple[Mauve, ...] = ()
-    """Of samples at each K and temperature, beside real text."""
+    """MAUVE of samples at each K and temperature, beside real text."""
     seeds: int = 1
     """Training seeds that the figures are means of; with one, intervals are over samples."""
 

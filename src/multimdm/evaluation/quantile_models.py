@@ -1,4 +1,4 @@
-"""Models with quantile noise, whose lineage says by which teacher; and how probable they make a text in one step."""
+"""Models with quantile noise: the teacher that their lineage names, and how probable they make a text in one step."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,17 +8,16 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.nelbo import Nelbo, NelboSums
-from multimdm.evaluation.one_step import one_step_log_prob, one_step_sums
+from multimdm.evaluation.one_step import OneStep
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import evaluating, length_of, tokenizer_of
-from multimdm.pipeline.ranks import shared
+from multimdm.pipeline.generation import length_of, tokenizer_of
 from multimdm.process import MultiMask
 from multimdm.process.quantile import Cells, Order
 
@@ -57,7 +56,7 @@ def open_quantile_noise(model: Model, length: int | None = None, teacher: str | 
 
 
 def quantile_recipe(model: Model) -> dict[str, Any] | None:
-    """Of the last stage in which texts were tied to their numbers."""
+    """The recipe of the last stage in which texts were tied to their numbers."""
     found = [step["recipe"] for step in model.lineage if (step.get("recipe") or {}).get("quantile")]
     return found[-1] if found else None
 
@@ -76,12 +75,11 @@ def one_step_bound(
 
     def of(part: Part) -> NelboSums:
         cells, streams = _cells(noise, part), part.streams(seed)
-        sums = one_step_sums(model.network, process, part.ids, part.valid, cells, streams, draws)
+        sums = OneStep(model.network, process, part.ids, part.valid).bound(cells, streams, draws)
         progress(len(part.ids) * draws)
         return sums
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, draws, seed, _TOGETHER), of)
+    found = over_parts(model, text, sequences, draws, seed, _TOGETHER, of)
     return replace(NelboSums.of_parts(found).estimate(process), one_step=True)
 
 
@@ -100,21 +98,18 @@ def recall_by_importance(
 
     def of(part: Part) -> tuple[Tensor, Tensor]:
         cells, streams = _cells(noise, part), part.streams(seed)
-        log_probs = one_step_log_prob(
-            model.network, process, part.ids, part.valid, cells, streams, strings, temperature
-        )
+        log_probs = OneStep(model.network, process, part.ids, part.valid).log_prob(cells, streams, strings, temperature)
         progress(strings * len(part.ids) // sequences)
         return log_probs.cpu(), part.tokens.cpu()
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, 1, seed, _TOGETHER), of)
+    found = over_parts(model, text, sequences, 1, seed, _TOGETHER, of)
     log_probs, num_tokens = (torch.cat(each) for each in zip(*found, strict=True))
     nats = Bootstrap(len(num_tokens)).ratio(-log_probs, num_tokens)
     return Recall(float(temperature), nats, len(num_tokens), strings, proposed=True)
 
 
 def _cells(noise: QuantileNoise, part: Part) -> Cells:
-    """Of held-out texts, as the teacher has them."""
+    """The cells of held-out texts under the teacher."""
     require(part.given is None, "quantile noise is measured on whole texts; these data are prompts and answers")
     valid = None if part.valid is None else part.valid.cpu()
     return cells_of_text(noise.teacher, part.ids.cpu(), valid, noise.order)

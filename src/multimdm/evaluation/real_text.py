@@ -1,4 +1,4 @@
-"""Held-out real sequences, for what generated ones are compared with."""
+"""Held-out real sequences, with which generated ones are compared."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +108,11 @@ class RealFigures:
 
     name: str
     sequences: int
-    """Of which the entropy is."""
+    """How many sequences the entropy is the mean over."""
     entropy: Estimate
     """By the definition for samples."""
     pooled_entropy: Estimate
-    """Of all sequences together."""
+    """The unigram entropy of all sequences together."""
     judge: str | None
     judged: int
     """Sequences that the judge was shown."""

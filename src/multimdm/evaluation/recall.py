@@ -59,7 +59,7 @@ def one_step_recall(
     seed: int = 0,
     progress: Progress = ignore,
 ) -> Recall:
-    """Of held-out text. What stands in the place of padding may be anything."""
+    """The recall of held-out text. What stands in the place of padding may be anything."""
     check_integer("sequences", sequences, 1)
     example = text.take(sequences)
     require(example.given is None, "recall is of whole texts; these data are prompts and answers: leave it out")

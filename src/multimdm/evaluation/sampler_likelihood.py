@@ -20,12 +20,10 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
-from multimdm.pipeline.generation import evaluating
-from multimdm.pipeline.ranks import shared
 from multimdm.process import AnyProcess, MultiMask, Process
 from multimdm.process.places import exact
 from multimdm.samplers.batch import Batch, Network
@@ -63,7 +61,7 @@ def evaluate_sampler_likelihood(
     batch_size: int = 64,
     progress: Progress = ignore,
 ) -> SamplerLikelihood:
-    """Of texts that are made by K steps at this temperature."""
+    """How probable held-out text is when it is made by K steps at this temperature."""
     step, process = state_step(order, steps, temperature), model.process
     require(has_sampler_likelihood(process), f"an exact likelihood needs one mask that is not tied; got {process!r}")
     assert isinstance(process, MultiMask)
@@ -73,8 +71,7 @@ def evaluate_sampler_likelihood(
         progress(len(part.ids) * steps)
         return nats, part.tokens.cpu()
 
-    with evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, 1, 0, batch_size), of)
+    found = over_parts(model, text, sequences, 1, 0, batch_size, of)
     nats, count = (torch.cat(each) for each in zip(*found, strict=True))
     estimate = Bootstrap(len(nats)).ratio(nats, count.double())
     return SamplerLikelihood(order, steps, float(temperature), estimate, len(nats), int(count.sum()))

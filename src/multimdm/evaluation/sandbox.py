@@ -26,9 +26,9 @@ class Limits:
     """What a program may use."""
 
     seconds: float = 10.0
-    """Of the clock; half as much again is granted to start the interpreter."""
+    """Seconds on the clock; half as much again is granted to start the interpreter."""
     megabytes: int = 1024
-    """Of memory."""
+    """The most memory that a program may take."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _run(program: str, limits: Limits, place: str, complaints: IO[bytes], reader
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Of the program and of whatever it may have started."""
+    """End the program and whatever it may have started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

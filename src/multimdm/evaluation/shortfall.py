@@ -20,7 +20,7 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
-from multimdm.evaluation.held_out import Part, parts_of
+from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.perfect_network import PerfectNetwork
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
@@ -41,7 +41,7 @@ _BINS = 8
 
 @dataclass(frozen=True)
 class AtTime:
-    """Of the states at about one time."""
+    """The shortfall on states at about one time."""
 
     time: float
     """The mean."""
@@ -92,8 +92,8 @@ def shortfall_on_data(
         progress(len(part.ids))
         return watched.calls[0], t.cpu()
 
-    with torch.no_grad(), evaluating(model.network):
-        found = shared(parts_of(model, text, sequences, 1, seed, batch_size), of)
+    with torch.no_grad():
+        found = over_parts(model, text, sequences, 1, seed, batch_size, of)
     sums, t = torch.cat([sums for sums, _ in found], dim=1), torch.cat([t for _, t in found])
     bins = (t * _BINS).long().clamp_max(_BINS - 1)
     rows = [bins == number for number in reversed(range(_BINS))]
@@ -183,18 +183,20 @@ def _opponents(model: Model) -> tuple[Process, PerfectNetwork]:
 
 
 def _nothing(logits: Tensor, rows: slice) -> Tensor:
-    """Of a prediction that only the comparison is wanted of."""
+    """Keep nothing: the network is called for the comparison alone."""
     return logits.new_zeros(len(logits))
 
 
 def _by_time(each: Sequence[tuple[Tensor, Tensor]]) -> tuple[AtTime, ...]:
-    """Of times [n] and sums [2, n]; where nothing was hidden there is nothing to tell."""
+    """The shortfall at each of several times, from times [n] and sums [2, n]; left out where nothing was hidden."""
     return tuple(AtTime(float(t.mean()), _per_token(sums)) for t, sums in each if bool(sums[1].any()))
 
 
 def _of_all_calls(each: Sequence[Float64[Tensor, "2 _"]]) -> Estimate:
-    """The calls of one sequence belong together; if some sequences were finished early, it is not known whose they are,
-    and there is no interval."""
+    """All calls together, with an interval over sequences.
+
+    There is no interval if some sequences were finished early: it is not known then which calls are whose.
+    """
     if len({sums.shape for sums in each}) == 1:
         return _per_token(torch.stack(list(each)).sum(0))
     nats, hidden = torch.cat(list(each), dim=1).sum(1).tolist()

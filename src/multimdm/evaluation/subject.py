@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 
 from multimdm.evaluation.alignment import Aligned, align_entropy
 from multimdm.evaluation.bootstrap import Estimate
-from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.judges import Judge
-from multimdm.evaluation.judges.features import Reader
+from multimdm.evaluation.judges.base import Reader
 from multimdm.evaluation.mask_reading import MaskReading, evaluate_mask_reading
 from multimdm.evaluation.mauve import Mauve, measure_mauve
 from multimdm.evaluation.measurement import Measurement, measure
@@ -30,7 +29,8 @@ from multimdm.evaluation.shortfall import Shortfall, shortfall_of_sampler, short
 from multimdm.evaluation.store import Store
 from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
-from multimdm.pipeline.description import kind_of, size_of
+from multimdm.pipeline.about import kind_of, size_of
+from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
 from multimdm.samplers.settings import SamplingRules
@@ -53,7 +53,7 @@ class Subject:
     drawing: Drawing
     store: Store
     quantile_noise: QuantileNoise | None = None
-    """Of a model that has any, with its teacher, for figures of held-out text."""
+    """How the model's noise was tied to texts, with its teacher, if it was: for figures of held-out text."""
     given_temperature: float | None = None
     """Instead of the one that the checkpoint advises."""
 
@@ -83,7 +83,7 @@ class Subject:
 
     @property
     def length(self) -> int:
-        """Of the samples."""
+        """The number of tokens of a sample."""
         return length_of(self.model, self.drawing.length)
 
     @property
@@ -120,7 +120,7 @@ class Subject:
         )
 
     def entropy(self, steps: int, temperature: float | int, progress: Progress = ignore) -> Estimate:
-        """Of samples at K and tau. The judge is not asked; what it was asked about already is not drawn again."""
+        """The entropy of samples at K and tau. No judge is asked; what was judged before is not drawn again."""
         K, tau = self.calls(steps), float(temperature)
         judged = self.store.known(Measurement, self._measurement_request(K, tau))
         return (judged or replace(self, judge=None).measured(K, tau, progress)).entropy
@@ -163,7 +163,7 @@ class Subject:
         sequences: int,
         progress: Progress = ignore,
     ) -> SamplerLikelihood:
-        """Of real text, under a sampler whose order follows from the state."""
+        """The exact likelihood of real text under a sampler whose order follows from the state."""
         tau, batch_size = float(temperature), self.drawing.batch_size
         return self.store.remembered(
             SamplerLikelihood,
@@ -201,7 +201,7 @@ class Subject:
     def recall(
         self, text: RealText, sequences: int, strings: int, temperature: float | int, progress: Progress = ignore
     ) -> Recall:
-        """Of real text, when it is written in one step."""
+        """How probable real text is when it is written in one step."""
         seed, tau, noise = self.drawing.seed, float(temperature), self.quantile_noise
         strings = strings if noise is None else max(1, strings // _STRINGS_OF_ALL)
 
@@ -221,7 +221,7 @@ class Subject:
     def mauve(
         self, reader: Reader, text: RealText, steps: int, temperature: float | int, progress: Progress = ignore
     ) -> Mauve:
-        """Of samples at K steps and temperature tau, beside real text."""
+        """MAUVE of samples at K steps and temperature tau, beside real text."""
         K, tau = self.calls(steps), float(temperature)
         request = {"steps": K, "temperature": tau, "reader": reader.fingerprint, "text": text.fingerprint}
         return self.store.remembered(
@@ -231,7 +231,7 @@ class Subject:
         )
 
     def with_teacher(self, teacher: str | None = None) -> "Subject":
-        """Of a model with quantile noise: with the teacher that its lineage names, or another name for it."""
+        """The subject with the teacher of its quantile noise: that of its lineage, or the one that is named."""
         if teacher is None and not has_quantile_noise(self.model):
             return self
         return replace(self, quantile_noise=open_quantile_noise(self.model, self.length, teacher))

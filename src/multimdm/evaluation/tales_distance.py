@@ -1,7 +1,8 @@
 """How far samples are from Tales, beside how far as many real stories are by chance.
 
-Of tokens and of pairs of neighbours, and of what stories are about: name, place, thing and event, one by one and two by
-two, whose law is known exactly. A model whose words are right and whose stories are always the same shows there.
+The distances are those of tokens, of pairs of neighbours, and of what stories are about (name, place, thing and event,
+one by one and two by two), whose law is known exactly. The last show a model whose words are right but whose stories
+are always the same.
 """
 
 from functools import lru_cache
@@ -26,11 +27,11 @@ from multimdm.evaluation.total_variation import (
 from multimdm.process import Streams
 
 _STORIES = 20_000
-"""Of the set that stands for the source."""
+"""Stories in the set that stands for the source."""
 _SETS = 16
-"""Of real stories, of which the chance level is the mean."""
+"""Sets of real stories; the chance level is the mean of their distances."""
 _SEED = 0x1A4D5
-"""Of the source; those of the sets follow. No other stories are drawn with them."""
+"""The seed of the source; the seeds of the sets follow it. No other stories are drawn with them."""
 
 
 SUBJECTS = {"name": "hero", "place": "place", "thing": "object", "event": "event"}
@@ -56,7 +57,7 @@ class Chance(NamedTuple):
 
 
 class TalesDistances(NamedTuple):
-    """Of samples from the source, each beside what as many real stories have; nothing for other data."""
+    """The distances of samples from the source, each beside what as many real stories have; None for other data."""
 
     tokens: Estimate | None = None
     token_chance: float | None = None
@@ -89,7 +90,7 @@ def tales_distances(tales: Tales, ids: Int64[Tensor, "num L"], subjects: bool = 
 
 @lru_cache(maxsize=4)
 def source_laws(tales: Tales) -> Laws:
-    """Of tokens and pairs in many stories, which are always the same; of subjects exactly."""
+    """The laws of tokens and pairs, from many stories that are always the same; the laws of subjects, exactly."""
     ids, V = tales.sample(_STORIES, Streams.spawn(_SEED, _STORIES)), tales.vocab_size
     tokens = frequencies(token_events(ids, V), tales.length * V)
     pairs = frequencies(pair_events(ids, V), V * V)

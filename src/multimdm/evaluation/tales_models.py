@@ -10,7 +10,7 @@ from multimdm.pipeline.generation import length_of
 
 
 def fingerprint_of_tales(tales: Tales) -> str:
-    """Of vocabulary and rules: stories of another version of the grammar have other probabilities."""
+    """A hash of vocabulary and rules: stories of another version of the grammar have other probabilities."""
     # The grammar is plain data, whose repr says all of it; `tales_for` uses no other.
     digest = hashlib.sha256("\n".join([*tales.vocabulary, repr(DEFAULT)]).encode()).hexdigest()
     return f"tales {digest[:24]}, length {tales.length}"

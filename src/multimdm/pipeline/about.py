@@ -1,17 +1,18 @@
-"""All that is to be told of a model, under headings."""
+"""What a model is, in words: its kind and size in a line, and all that is to be told of it under headings."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multimdm.models import Backbone, DiT
-from multimdm.pipeline.description import kind_of, size_of
-from multimdm.pipeline.model import Model
-from multimdm.process import MultiMask
+from multimdm.process import AnyProcess, Hybrid, MultiMask
 from multimdm.samplers.advice import resolve
 from multimdm.samplers.settings import Sampling
 
+if TYPE_CHECKING:
+    from multimdm.pipeline.model import Model
 
-def describe(model: Model) -> dict[str, str | list[str]]:
+
+def describe(model: "Model") -> dict[str, str | list[str]]:
     """Headings and what is to be said under them, of a model as `multimdm.load` gives it."""
     network, process, tokenizer = model.network, model.process, model.tokenizer
     lines: dict[str, str | list[str]] = {"kind": kind_of(process), "network": _network(network)}
@@ -58,7 +59,7 @@ def _step(step: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _sampling(model: Model) -> list[str]:
+def _sampling(model: "Model") -> list[str]:
     """What happens to who says nothing, and who said so."""
     if model.process is None:
         return ["token by token, from left to right"]
@@ -66,3 +67,25 @@ def _sampling(model: Model) -> list[str]:
     advised = {} if model.advice is None else {k: v for k, v in asdict(model.advice).items() if v is not None}
     names = [name for name in ("order", "steps", "temperature", "grid", "threshold") if resolved[name] is not None]
     return [f"{name} {resolved[name]} ({'advised' if name in advised else 'as usual'})" for name in names]
+
+
+def kind_of(process: AnyProcess | None) -> str:
+    """The process; None is that of an autoregressive model."""
+    if process is None:
+        return "autoregressive, one network call per token"
+    if isinstance(process, Hybrid):
+        return "hybrid diffusion (CANDI)"
+    if not isinstance(process, MultiMask):
+        return "uniform-state diffusion"
+    M = process.num_masks
+    kind = "masked diffusion" if M == 1 else f"multi-mask diffusion, M = {M}, rho = {process.schedule.rho:g}"
+    kind += ", x_1 kept" if process.tied_noise else ""
+    return kind + (", own masks read by Bayes' rule" if process.readout == "context" else "")
+
+
+def size_of(network: Backbone) -> str:
+    """Blocks, width and parameters."""
+    config = network.config
+    size = sum(weights.numel() for weights in network.parameters())
+    blocks = f"{config.num_blocks} block{'s' * (config.num_blocks > 1)} of width {config.hidden_dim}"
+    return f"{blocks}, {size / 1e6:,.2f} million parameters"

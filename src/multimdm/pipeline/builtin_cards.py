@@ -32,9 +32,9 @@ class CardFigures:
     gen_ppl: Figure
     """By the exact judge of Tales."""
     entropy: Figure
-    """Of a sample, averaged."""
+    """The unigram entropy of a sample, averaged."""
     pooled_entropy: Figure
-    """Of all samples together."""
+    """The unigram entropy of all samples together."""
     valid_sentences: Figure
     valid_stories: Figure
 
@@ -62,14 +62,14 @@ class BuiltinCard:
     stages: tuple[CardStage, ...]
     """Oldest first; the training of its teacher is among them."""
     commit: str
-    """Of this project, when the model was packed."""
+    """The commit of this project with which the model was packed."""
     samples: int
     """Per measurement."""
     seed: int
-    """Of these samples."""
+    """The seed of these samples."""
     figures: tuple[CardFigures, ...]
     sha256: Annotated[dict[str, str], Field(min_length=1)]
-    """Of every other file of the model, by its name."""
+    """The hash of every other file of the model, by its name."""
 
     @property
     def sequences(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from multimdm.models import DiT, LLaDA
-from multimdm.pipeline.description import kind_of, size_of
+from multimdm.pipeline.about import kind_of, size_of
 from multimdm.pipeline.hub import is_hub_name
 from multimdm.process import Hybrid, MultiMask
 from multimdm.samplers.settings import USUAL_STEPS

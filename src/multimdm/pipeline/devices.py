@@ -1,5 +1,6 @@
 """Where networks compute."""
 
+import os
 import re
 
 import torch
@@ -7,15 +8,21 @@ import torch
 from multimdm.pipeline.ranks import launched
 
 _NAME = re.compile(r"auto|cpu|cuda(:\d+)?|mps")
+_CHOSEN = "MULTIMDM_DEVICE"
+"""The environment variable that says what auto is: training has no other way to leave a GPU alone."""
 
 
 def find_device(name: str) -> torch.device:
-    """The device of this name, once it is known to be there; auto is a GPU if there is one: NVIDIA's or AMD's, Apple's.
+    """The device of this name, once it is known to be there.
 
-    Apple's GPU is for one process: it has no way to talk to others.
+    auto is what MULTIMDM_DEVICE says, else a GPU if there is one: NVIDIA's or AMD's, then Apple's, which is for one
+    process since it has no way to talk to others.
     """
+    chosen = os.environ.get(_CHOSEN, "") if name == "auto" else ""
+    name = chosen or name
     if not _NAME.fullmatch(name):
-        raise ValueError(f"device must be auto, cpu, mps, cuda or cuda:NUMBER; got {name!r}")
+        by = f" from the environment variable {_CHOSEN}" if chosen else ""
+        raise ValueError(f"device must be auto, cpu, mps, cuda or cuda:NUMBER; got {name!r}{by}")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if _has_mps() and launched() == 1 else "cpu"
     device = torch.device(name)

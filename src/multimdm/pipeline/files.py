@@ -1,7 +1,7 @@
-"""Files and directories that appear whole or not at all."""
+"""Files of checkpoints: they appear whole or not at all, are read without running code, and have fingerprints."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def sha256_of(path: Path) -> str:
-    """Of what a file holds, read in pieces."""
+    """The hash of what a file holds, which is read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -84,3 +84,29 @@ def read_lightning(path: Path) -> tuple[dict[str, Tensor], bool]:
 
 def _named_tensors(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(x, Tensor) for x in value.values())
+
+
+def fingerprint_of_files(paths: Iterable[Path]) -> str:
+    """sha256 of the names and contents of files; directories and hidden files are passed over."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in paths if path.is_file() and not path.name.startswith(".")):
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()
+
+
+_JUDGE_FILES = (
+    *("config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model"),
+)
+"""Weights, settings and tokenizer of a Hugging Face model or of a checkpoint of ours."""
+
+
+def fingerprint_of_judge(directory: Path) -> str:
+    """A hash of the files that scores depend on: notes, logs and weights in other formats do not matter."""
+    return fingerprint_of_files({path for pattern in _JUDGE_FILES for path in directory.glob(pattern)})
+
+
+def fingerprint_of_checkpoint(directory: Path) -> str:
+    """A hash of weights, settings and tokenizer; whatever else lies in the directory does not matter."""
+    names = ("config.json", "*.safetensors", "tokenizer.json", "tokenizer_config.json", "masks.json")
+    return fingerprint_of_files({path for name in names for path in directory.glob(name)})

@@ -30,7 +30,7 @@ from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.mask_settings import MASKS, MaskSettings, describe_masks, dump_masks, parse_masks
 from multimdm.pipeline.settings import in_one_line
 from multimdm.pipeline.shards import SHARD_BYTES, Shards, write_shards
-from multimdm.pipeline.sizes import count_blocks
+from multimdm.pipeline.tensor_file import count_blocks
 from multimdm.process import MultiMask
 from multimdm.samplers.advice import SamplingAdvice
 
@@ -265,7 +265,7 @@ def _mask_settings(directory: Path) -> MaskSettings | None:
 
 
 def _config(directory: Path, settings: MaskSettings | None) -> LLaDAConfig:
-    """Of a network with however many masks."""
+    """The settings of a network with however many masks."""
     file = directory / "config.json"
     config = read_published(read_json(file), str(file))
     if settings is None:

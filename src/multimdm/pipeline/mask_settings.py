@@ -31,7 +31,7 @@ class MaskSettings:
     readout: Readout = "posterior"
     """Whether the network predicts posteriors, or from the context, and own masks are read by Bayes' rule."""
     adapter: Adapter | None = None
-    """Of an adapter; None for a whole network."""
+    """What an adapter is; None for a whole network."""
     lineage: tuple[dict[str, Any], ...] = ()
     """How it came to be, oldest first: each step with its settings."""
     advice: SamplingAdvice | None = None

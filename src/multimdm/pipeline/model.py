@@ -34,8 +34,7 @@ from multimdm.pipeline.settings import (
     describe_process,
     parse,
 )
-from multimdm.pipeline.sizes import check_sizes
-from multimdm.pipeline.tensor_file import TensorFile
+from multimdm.pipeline.tensor_file import TensorFile, check_sizes
 from multimdm.process import AnyProcess, MultiMask
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.samplers.settings import Sampling
@@ -251,10 +250,10 @@ def load(
     require(base is None, f"base is for LLaDA networks; {directory} is none: leave it out")
     settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
     tensors = TensorFile(directory / "model.safetensors")
-    strangers = sorted(n for n in tensors if n != _ASSIGNMENT and not n.startswith((_NETWORK, _LEFTOVER)))
+    unknown = sorted(n for n in tensors if n != _ASSIGNMENT and not n.startswith((_NETWORK, _LEFTOVER)))
     require(
-        not strangers,
-        f"{directory}: model.safetensors has a tensor of unknown purpose, {shown((strangers or [''])[0])}",
+        not unknown,
+        f"{directory}: model.safetensors has a tensor of unknown purpose, {shown((unknown or [''])[0])}",
     )
     _check_fit(settings, directory)
     check_sizes(settings.network, tensors, _NETWORK)

@@ -13,7 +13,7 @@ from multimdm.report.pareto_figure import COLOURS, MARKERS, bars
 from multimdm.report.style import GREY, apply_style, draw_legend, figure_with_legend
 
 _DASHES = ((4, 3), (1, 1.6), (6, 2, 1, 2))
-"""Of horizontal lines, one after the other."""
+"""How horizontal lines are dashed, one after the other."""
 _DODGE = 1.025
 """By this factor of K the next model's points are moved, so that bars do not hide each other."""
 

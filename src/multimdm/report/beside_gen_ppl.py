@@ -1,4 +1,6 @@
-"""What GenPPL must not be read without: distances from the source of Tales, variety, and all of it in short."""
+"""What GenPPL must not be read without: distances from the source of Tales, variety, all of it in short, and a
+warning where the judge cannot tell samples from real text.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +21,19 @@ from multimdm.report.columns import (
     Figure,
 )
 from multimdm.report.document import Cell, Part, section
-from multimdm.report.formats import INTERVAL, UNREACHED_NOTE, common_entropy, entropy_text, perplexity_text, ratio_text
+from multimdm.report.formats import (
+    INTERVAL,
+    UNREACHED_NOTE,
+    common_entropy,
+    entropy_text,
+    full_text,
+    perplexity_text,
+    ratio_text,
+)
 from multimdm.report.tables import Comparison, Entry, entropy_aligned
+
+_EXACT_JUDGE = "tales"
+"""It knows the law of the text: samples that score like real text are like it, or less varied."""
 
 
 @dataclass(frozen=True)
@@ -130,3 +143,33 @@ def variety_section(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> 
 
     title = f"Variety of the {'entropy-aligned samples' if common_entropy(evaluations) else 'samples'}"
     return section(title, f"In this order: {'; '.join(told)}.", comparison.table(title, cell))
+
+
+def weak_judge_text(evaluation: Evaluation) -> str | None:
+    """A judge that gives samples what it gives real text cannot tell them apart: its figures say nothing.
+
+    What is to be said of the judge, if samples score at or below real text within the interval of real text.
+    """
+    real = evaluation.real
+    if real is None or real.gen_ppl is None or evaluation.judge == _EXACT_JUDGE:
+        return None
+    most = real.gen_ppl.value if real.gen_ppl.high is None else real.gen_ppl.high
+    measured = [*evaluation.measurements, *(one.measurement for one in evaluation.aligned)]
+    passed = [m for m in measured if m.gen_ppl is not None and m.gen_ppl.value <= most]
+    if not passed:
+        return None
+    where = "; ".join(dict.fromkeys(_at(m) for m in passed))
+    text = (
+        f"The judge {evaluation.judge} cannot tell samples from real text: it gives real text a perplexity of "
+        f"{full_text(real.gen_ppl, perplexity_text)}, and samples no more ({where}). GenPPL says nothing here; take a "
+        "stronger judge (--judge)"
+    )
+    least = real.entropy.value if real.entropy.low is None else real.entropy.low
+    if any(m.entropy.value < least for m in passed):
+        return f"{text}, and mind the entropy: some of these samples are less varied than real text."
+    return f"{text}."
+
+
+def _at(m: Measurement) -> str:
+    assert m.gen_ppl is not None
+    return f"{perplexity_text(m.gen_ppl.value)} at K = {m.steps}, tau {m.temperature:.4g}"

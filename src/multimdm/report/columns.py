@@ -30,7 +30,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """Of a table whose rows are objects."""
+    """A column of a table whose rows are objects."""
 
     title: str
     get: Callable[[Row], Any]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import multimdm
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure, aligned_points, points_near_one
-from multimdm.report.beside_gen_ppl import chance_text, distance_sections
+from multimdm.report.beside_gen_ppl import chance_text, distance_sections, weak_judge_text
 from multimdm.report.columns import all_samples, shown_figures
 from multimdm.report.document import Cell, Heading, Paragraph, Part, Pictures, Quotations, Table
 from multimdm.report.formats import INTERVAL, NO_TEXT, full_text, perplexity_text
@@ -15,7 +15,6 @@ from multimdm.report.page import page
 from multimdm.report.pareto_figure import fronts, pareto_figure, png_data
 from multimdm.report.tables import aligned_tables, comparison_section
 from multimdm.report.trajectory_figure import trajectory_picture
-from multimdm.report.weak_judge import weak_judge_text
 
 _NOTES = (
     "GenPPL is exp(negative log-likelihood per token) of the samples as the judge sees them, over all samples; only "

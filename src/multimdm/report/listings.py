@@ -37,7 +37,7 @@ class Listing:
         return [[column.of(one) for column in self.columns] for one in self.results(evaluation)]
 
     def section(self, evaluations: Sequence[Evaluation]) -> list[Part]:
-        """Of the models that have any."""
+        """The section of the models that have any of it."""
         rows = [[e.label, *row] for e in evaluations for row in self.rows(e)]
         header = ["model", *(column.title for column in self.columns)]
         return section(self.title, self.note, Table(self.title, header, rows, "words"))

@@ -43,7 +43,7 @@ class Done:
     name: str
     says: str
     steps: int | None
-    """Of training; None for what trains nothing."""
+    """Steps of training; None for what trains nothing."""
     seconds: float
 
 

@@ -1,10 +1,14 @@
-"""The page of a specification: the paper's table or figure with our figures, and what they rest on."""
+"""What a comparison found: its report, its tables, and a file from which the tables can be made again."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from matplotlib.figure import Figure
+from pydantic import TypeAdapter, ValidationError
 
+from multimdm._files import read_json, write_text
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.against_steps_figure import against_steps_figure
@@ -27,6 +31,9 @@ from multimdm.report.nelbos import nelbo_section
 from multimdm.report.page import page
 from multimdm.report.pareto_figure import png_data
 from multimdm.report.tables import aligned_tables, by_judge, comparison_section
+
+STUDY = "study.json"
+TABLES = "tables.md"
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Reproduction:
 
     title: str
     shows: str
-    """Of the paper."""
+    """What of the paper it shows."""
     scale: str
     about: str
     equal: str
@@ -206,3 +213,32 @@ def _samples(result: Reproduction) -> Iterator[Part]:
     if texts:
         yield Heading("Samples, at the matched entropy" if common_entropy(result.evaluations) else "Samples", 3)
         yield Items(texts)
+
+
+def write_study(path: Path, results: Sequence[Reproduction]) -> None:
+    """All figures, whole or not at all, in one line.
+
+    Trajectories are pictures, not figures, and are left out; so are paths, which are true on one machine alone, and of
+    single seeds the trials of alignments.
+    """
+    content = [asdict(result) for result in results]
+    for result in content:
+        single = [one for seeds in result["each"].values() for one in seeds]
+        for evaluation in (*result["evaluations"], *single):
+            evaluation |= {"trajectories": (), "path": ""}
+        for aligned in (aligned for evaluation in single for aligned in evaluation["aligned"]):
+            aligned["trials"] = ()
+    write_text(path, json.dumps({"studies": content}, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_study(path: Path) -> list[Reproduction]:
+    """What `write_study` wrote."""
+    try:
+        return TypeAdapter(list[Reproduction]).validate_python(read_json(path).get("studies"))
+    except ValidationError as error:
+        raise ValueError(f"{path} is no study that multimdm reproduce wrote: {error.errors()[0]['msg']}") from None
+
+
+def study_text(results: Sequence[Reproduction]) -> str:
+    """The tables of all judges, as Markdown."""
+    return "\n".join(map(tables_text, results))

@@ -10,15 +10,14 @@ from rich.text import Text
 from multimdm._inert import inert
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
-from multimdm.report.beside_gen_ppl import chance_text
+from multimdm.report.beside_gen_ppl import chance_text, weak_judge_text
 from multimdm.report.columns import Figure, all_samples, shown_figures
 from multimdm.report.formats import INTERVAL, NO_TEXT, UNREACHED_NOTE, full_text, perplexity_text
 from multimdm.report.listings import LISTINGS, Listing
 from multimdm.report.nelbos import nelbo_line
-from multimdm.report.weak_judge import weak_judge_text
 
 _WIDTH = 148
-"""Of what is not a terminal."""
+"""Characters in a line, where there is no terminal to ask."""
 
 
 def escape(text: str) -> str:

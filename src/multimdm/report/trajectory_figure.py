@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report import style
-from multimdm.report.boxes import draw_boxes, explain_boxes, mask_text, time_labels
 from multimdm.report.document import States
+from multimdm.report.forward_figure import draw_boxes, explain_boxes, mask_text, time_labels
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER
 
 _COLOURS = {CLEAN: style.CLEAN, DESIGNATED: style.DESIGNATED, OTHER: style.CORRUPTED}

@@ -34,7 +34,7 @@ class Benchmarks(ModelExperiment):
 
     @property
     def settings(self) -> HarnessSettings:
-        """Of the specification."""
+        """The harness settings of the specification."""
         assert self.spec.harness is not None
         return self.spec.harness
 

@@ -1,4 +1,4 @@
-"""A comparison of models, from its specification to its results."""
+"""A comparison of models, from its specification to its results. Equal budgets are checked, not promised."""
 
 import hashlib
 import json
@@ -10,18 +10,58 @@ from multimdm.evaluation.judges import Judges
 from multimdm.evaluation.perfect_models import is_perfect
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.reproduction_report import Reproduction, Trained
-from multimdm.reproduce.budgets import budget, check_equal
 from multimdm.reproduce.experiment import ModelExperiment
 from multimdm.reproduce.measuring import Measuring
 from multimdm.reproduce.models import chain_of_recipes, shaping_settings
 from multimdm.reproduce.results import with_figures, write_results
+from multimdm.reproduce.spec import Rule
 from multimdm.reproduce.stages import Stage, measuring_stage, training_seconds
-from multimdm.training.schema import TrainingRecipe
+from multimdm.training.schema import DistillRecipe, TrainingRecipe
 
 _RULES = {
     "stages": "{} saw equally many sequences in training, and the distilled ones in distillation.",
     "total": "{} saw equally many sequences in all, distillation included.",
 }
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Sequences that went through training, over all runs that lead to a model. All have one length at a scale.
+
+    Stages draw their own (`stage_seed`): on Tales no story is counted twice, unless a recipe reuses pairs that it made.
+    """
+
+    training: int
+    distillation: int
+
+    @property
+    def total(self) -> int:
+        """The sequences of both. What teachers read on top of it is not counted."""
+        return self.training + self.distillation
+
+
+def budget(recipes: Sequence[TrainingRecipe]) -> Budget:
+    """The budget of a model that these recipes made, one after the other."""
+    counts = {True: 0, False: 0}
+    for recipe in recipes:
+        counts[isinstance(recipe, DistillRecipe)] += recipe.train.steps * recipe.train.batch_size
+    return Budget(counts[False], counts[True])
+
+
+def check_equal(budgets: Mapping[str, Budget], rule: Rule) -> None:
+    """Refuse a comparison of models that had different budgets, by the rule of its specification."""
+    if rule == "total":
+        _same("sequences in all", {label: one.total for label, one in budgets.items()})
+        return
+    _same("sequences of training", {label: one.training for label, one in budgets.items()})
+    distilled = {label: one.distillation for label, one in budgets.items() if one.distillation}
+    _same("sequences of distillation", distilled)
+
+
+def _same(what: str, counts: Mapping[str, int]) -> None:
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{label} {count:,}" for label, count in counts.items())
+        raise ValueError(f"the models of a comparison must have seen equally many {what}; they saw: {told}")
 
 
 @dataclass(frozen=True)
@@ -95,7 +135,7 @@ class Comparison(ModelExperiment):
         }
 
     def recipes(self, run: str) -> list[TrainingRecipe]:
-        """Of all runs that lead to a model, with the first seed."""
+        """The recipes of all runs that lead to a model, with the first seed."""
         return chain_of_recipes(run, self.scale, self.seeds[0], self.folders)
 
     def _result(self, judge: str, each: Mapping[str, Sequence[Evaluation]]) -> Reproduction:
@@ -142,6 +182,6 @@ class Comparison(ModelExperiment):
 
 
 def _fingerprint(recipes: Sequence[TrainingRecipe]) -> str:
-    """Of all settings that shape a model, but for its seed."""
+    """A hash of all settings that shape a model, but for its seed."""
     settings = [{**shaping_settings(recipe), "train.seed": None} for recipe in recipes]
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]

@@ -43,7 +43,7 @@ class ModelExperiment:
     seeds: tuple[int, ...]
     folders: Folders
     text: tuple[Path, ...] = ()
-    """Of the user's own, for a scale that wants it."""
+    """Files of the user's own text, for a scale that wants it."""
 
     @property
     def models(self) -> dict[str, str]:

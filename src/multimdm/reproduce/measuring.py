@@ -26,7 +26,7 @@ _JUDGE_SEED = 0
 
 @dataclass(frozen=True)
 class Measuring:
-    """Of one model and seed."""
+    """All measurements of one model and seed."""
 
     scale: Scale
     model: str
@@ -46,7 +46,7 @@ class Measuring:
 
     @property
     def name(self) -> str:
-        """Of the stage; the same model at other K, or drawn in another way, is another stage."""
+        """The name of the stage; the same model at other K, or drawn in another way, is another stage."""
         drawn = [] if self.match_entropy else ["drawn", *([self.order] if self.order else [])]
         drawn += [] if self.temperature is None else [f"tau{self.temperature:g}"]
         model = re.sub(r"[^\w.=-]", "-", self.model)  # it is a file's name too

@@ -35,11 +35,11 @@ class Folders:
         return self.root / "locks"
 
     def run(self, name: str, seed: int) -> Path:
-        """Of a model in training."""
+        """The directory of a model in training."""
         return self.root / name if self.flat else self.root / f"seed-{seed}" / name
 
     def model(self, name: str, seed: int) -> Path:
-        """Of a trained model."""
+        """The directory of a trained model."""
         return self.run(name, seed) / "model"
 
     def results(self, spec: str) -> Path:
@@ -65,7 +65,7 @@ def recipe_of(run: Run, scale: Scale, seed: int, folders: Folders) -> TrainingRe
 
 
 def chain_of_recipes(name: str, scale: Scale, seed: int, folders: Folders) -> list[TrainingRecipe]:
-    """Of all runs that lead to a model."""
+    """The recipes of all runs that lead to a model."""
     return [recipe_of(run, scale, seed, folders) for run in scale.chain(name)]
 
 

@@ -16,13 +16,17 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.store import write_json
 from multimdm.report.pareto_figure import save_fronts
 from multimdm.report.reproduction_report import (
+    STUDY,
+    TABLES,
     Reproduction,
     Trained,
     quality_figure,
+    read_study,
     reproduction_report,
+    study_text,
     validity_figure,
+    write_study,
 )
-from multimdm.report.study_file import NAME, TABLES, read_study, study_text, write_study
 from multimdm.report.style import save
 from multimdm.report.tables import aligned_tables, csv_text
 
@@ -44,7 +48,7 @@ def write_results(out: Path, results: Sequence[Reproduction], judges: Sequence[s
     """Everything, for every judge. The folder of the first is `out` itself; those of others have their names."""
     for number, (judge, result) in enumerate(zip(judges, results, strict=True)):
         _write(out if number == 0 else out / judge, result)
-    write_study(out / NAME, results)
+    write_study(out / STUDY, results)
     write_text(out / TABLES, study_text(results))
     return out
 
@@ -119,7 +123,7 @@ def _plain(rows: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def _merged(results: Sequence[Reproduction]) -> Reproduction:
-    """Of one judge, with the seeds in their order."""
+    """The results of one judge joined, with the seeds in their order."""
     first = results[0]
     seeds = sorted(seed for result in results for seed in result.seed_numbers)
     each = {label: _in_order(results, label) for label in first.each}

@@ -1,4 +1,4 @@
-"""From names to an experiment, and doing it."""
+"""An experiment is found by the names of its specification and scale, and run."""
 
 import os
 from dataclasses import dataclass, replace

@@ -44,7 +44,7 @@ class Drawn:
 
     model: str
     order: Order | None = None
-    """Of reveal; as the checkpoint advises unless given."""
+    """The order of reveal; as the checkpoint advises unless given."""
     temperature: NonNegativeFloat | None = None
     """tau; as the checkpoint advises unless given, else 1."""
 
@@ -83,7 +83,7 @@ class Spec:
     published: dict[str, dict[str, Published]] = field(default_factory=dict)
     """Scale -> entropy-aligned or temperature-aligned -> what the paper printed."""
     harness: HarnessSettings | None = None
-    """Of kind harness."""
+    """Settings of the kind harness."""
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":

@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 import multimdm
 from multimdm.serving.api_page import api_page, describe
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.completions import completion_routes
 from multimdm.serving.engine import Engine
 from multimdm.serving.errors import ApiError, install_error_handlers
@@ -37,7 +37,7 @@ _PAGE = {
 
 
 def create_app(
-    offers: dict[str, Offer],
+    served_models: dict[str, ServedModel],
     limits: Limits | None = None,
     api_key: str | None = None,
     hosts: Collection[str] = ("*",),
@@ -48,9 +48,9 @@ def create_app(
     `hosts` are the names under which it may be addressed, `origins` the sites whose pages may.
     """
     limits, metrics = limits or Limits(), Metrics()
-    service = Service(offers, limits, metrics, Engine(limits, metrics))
+    service = Service(served_models, limits, metrics, Engine(limits, metrics))
     metrics.info("multimdm_build_info", "The version that runs.", [{"version": multimdm.__version__}])
-    sizes = {offer.name: str(offer.card["network"]["parameters"]) for offer in offers.values()}
+    sizes = {served.name: str(served.card["network"]["parameters"]) for served in served_models.values()}
     models = [{"model": name, "parameters": size} for name, size in sizes.items()]
     metrics.info("multimdm_model_info", "What is served.", models)
 
@@ -89,12 +89,12 @@ def _status_routes(service: Service) -> APIRouter:
     @routes.get("/v1/models")
     async def models() -> dict:
         """What is served, the first first."""
-        return {"object": "list", "data": [offer.as_data(service.limits) for offer in service.offers.values()]}
+        return {"object": "list", "data": [served.as_data(service.limits) for served in service.served_models.values()]}
 
     @routes.get("/v1/models/{name}")
     async def model(name: str) -> dict:
         """One of them."""
-        return service.offer(name).as_data(service.limits)
+        return service.served(name).as_data(service.limits)
 
     @routes.get("/healthz")
     async def healthz() -> dict:

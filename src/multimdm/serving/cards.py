@@ -13,7 +13,7 @@ from multimdm.data.tales_words import DEFAULT
 from multimdm.evaluation.tales_models import speaks_tales
 from multimdm.models import DiT
 from multimdm.pipeline import Model
-from multimdm.pipeline.description import kind_of
+from multimdm.pipeline.about import kind_of
 from multimdm.process import MultiMask
 
 _LONGEST = 200

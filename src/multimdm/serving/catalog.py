@@ -1,4 +1,4 @@
-"""The checkpoints that a server offers, by name."""
+"""The checkpoints that a server serves, by name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from multimdm.serving.limits import Limits
 
 
 @dataclass(frozen=True, eq=False)
-class Offer:
+class ServedModel:
     """A model under a name, with what every request to it needs."""
 
     name: str
@@ -35,7 +35,7 @@ class Offer:
     created: int
 
     @classmethod
-    def of(cls, name: str, model: Model, bos: bool = False, created: int = 0) -> "Offer":
+    def of(cls, name: str, model: Model, bos: bool = False, created: int = 0) -> "ServedModel":
         """Refuses what cannot be served, with the remedy."""
         if model.process is None:
             raise ValueError(
@@ -130,18 +130,18 @@ class Offer:
 
 def open_checkpoints(
     paths: Sequence[str], device: str = "auto", bos: bool = False, precision: Precision = "auto"
-) -> dict[str, Offer]:
+) -> dict[str, ServedModel]:
     """Load every checkpoint under a name of its own."""
-    offers: dict[str, Offer] = {}
+    served_models: dict[str, ServedModel] = {}
     for path in paths:
-        name = unique_name(path, offers)
+        name = unique_name(path, served_models)
         config = local_directory(path) / "config.json"
         created = int(config.stat().st_mtime) if config.is_file() else 0
-        offers[name] = Offer.of(name, load(path, device, precision), bos, created)
-    return offers
+        served_models[name] = ServedModel.of(name, load(path, device, precision), bos, created)
+    return served_models
 
 
-def unique_name(path: str, taken: dict[str, Offer]) -> str:
+def unique_name(path: str, taken: dict[str, ServedModel]) -> str:
     """The directory's name, or its parent's if it is only called "model"; numbered if there is one already."""
     place = Path(path)
     place = place.resolve() if place.is_dir() else place

@@ -36,7 +36,7 @@ class Format:
             "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.id}",
             "object": kind,
             "created": self.created,
-            "model": plan.offer.name,
+            "model": plan.served.name,
             "choices": list(choices),
         }
 
@@ -59,7 +59,7 @@ class Format:
         return {"index": index, **content, "logprobs": self.logprobs(entries), "finish_reason": finish}
 
     def logprobs(self, entries: Sequence[Entry] | None) -> dict[str, Any] | None:
-        """Of the tokens of an answer or a piece, if they are wanted."""
+        """The log-probabilities of the tokens of an answer or a piece, if they are wanted."""
         if entries is None:
             return None
         return as_chat(entries) if self.chat else as_completion(entries)
@@ -94,7 +94,7 @@ async def _respond(service: Service, body: Answering, plan: Plan, request: Reque
         return stream(_chunks(ticket, form, usage, readings), over=partial(service.engine.cancel, ticket))
     ticket = service.submit(plan, watched=readings is not None, candidates=candidates)
     ends = await service.finished(ticket, request, None if readings is None else readings.add)
-    answers = [answer(plan.offer, plan.slots[end.index], end.ids, plan.stop) for end in ends]
+    answers = [answer(plan.served, plan.slots[end.index], end.ids, plan.stop) for end in ends]
 
     def entries() -> list[list[Entry] | None]:
         pairs = zip(ends, answers, strict=True)
@@ -111,7 +111,7 @@ async def _respond(service: Service, body: Answering, plan: Plan, request: Reque
 async def _chunks(ticket: Ticket, form: Format, usage: bool, readings: Readings | None = None) -> AsyncIterator[str]:
     """Pieces of text as they are settled; of several answers, in turn."""
     plan, tokens, ends = ticket.plan, 0, []
-    prefixes = [Prefix(plan.offer, slot, plan.stop, plan.settles) for slot in plan.slots]
+    prefixes = [Prefix(plan.served, slot, plan.stop, plan.settles) for slot in plan.slots]
     told = [0] * len(prefixes)
     """Tokens of each answer whose log-probabilities were sent."""
 
@@ -119,7 +119,7 @@ async def _chunks(ticket: Ticket, form: Format, usage: bool, readings: Readings 
         return event({**form.envelope(plan, [choice], chunk=True), **more})
 
     def settled(index: int, ids: Sequence[int]) -> list[Entry] | None:
-        """Of tokens whose text has gone out, as far as they were not told."""
+        """The log-probabilities of tokens whose text has gone out, as far as they were not told."""
         if readings is None:
             return None
         new = range(told[index], prefixes[index].covered)
@@ -140,7 +140,7 @@ async def _chunks(ticket: Ticket, form: Format, usage: bool, readings: Readings 
                         yield chunk(form.delta(index, text, entries=settled(index, ids)))
                 case Finished(index, ids, _):
                     ends.append(happened)
-                    given = answer(plan.offer, plan.slots[index], ids, plan.stop)
+                    given = answer(plan.served, plan.slots[index], ids, plan.stop)
                     tokens += given.tokens
                     if text := prefixes[index].rest(given.text):
                         yield chunk(form.delta(index, text))

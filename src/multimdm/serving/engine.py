@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from multimdm.samplers.joint import Draft, advance
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.limits import Limits
 from multimdm.serving.metrics import Metrics
 from multimdm.serving.plans import Plan
@@ -131,10 +131,10 @@ class Engine:
         """One step of everything that is under way."""
         self._rows = [row for row in self._rows if not row.request.ticket.cancelled]
         self._admit()
-        offers: dict[Offer, list[_Row]] = {}
+        served_models: dict[ServedModel, list[_Row]] = {}
         for row in self._rows:
-            offers.setdefault(row.request.ticket.plan.offer, []).append(row)
-        self._rows = [row for offer, rows in offers.items() for row in self._step(offer, rows)]
+            served_models.setdefault(row.request.ticket.plan.served, []).append(row)
+        self._rows = [row for served, rows in served_models.items() for row in self._step(served, rows)]
 
     def _admit(self) -> None:
         """Fill the room that there is, first come, first served."""
@@ -163,13 +163,13 @@ class Engine:
                 continue
             return _Request(ticket, deque(enumerate(drafts)), len(drafts))
 
-    def _step(self, offer: Offer, rows: list[_Row]) -> list[_Row]:
+    def _step(self, served: ServedModel, rows: list[_Row]) -> list[_Row]:
         """One network call; the rows that go on."""
         top = max(row.request.ticket.candidates for row in rows)
         try:
-            results = advance(offer.model.network, offer.process, [row.draft for row in rows], top)
+            results = advance(served.model.network, served.process, [row.draft for row in rows], top)
         except Exception:
-            return self._step_apart(offer, rows)
+            return self._step_apart(served, rows)
         self._metrics.add("multimdm_network_calls_total")
         self._metrics.add("multimdm_network_rows_total", len(rows))
         going = []
@@ -183,13 +183,13 @@ class Engine:
                 going.append(_Row(row.request, row.index, draft))
         return going
 
-    def _step_apart(self, offer: Offer, rows: list[_Row]) -> list[_Row]:
+    def _step_apart(self, served: ServedModel, rows: list[_Row]) -> list[_Row]:
         """A network call failed: each request by itself, so that only the one at fault is lost."""
         requests: dict[_Request, list[_Row]] = {}
         for row in rows:
             requests.setdefault(row.request, []).append(row)
         if len(requests) > 1:
-            return [row for own in requests.values() for row in self._step(offer, own)]
+            return [row for own in requests.values() for row in self._step(served, own)]
         self._fail(rows[0].request.ticket)
         return []
 

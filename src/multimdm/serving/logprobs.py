@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.plans import Plan, Slot
 from multimdm.serving.texts import HALF_A_CHARACTER, text_after
 from multimdm.serving.tickets import Stepped
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 class Readings:
-    """Of all sequences of a request, as its steps come in."""
+    """Log-probabilities in all sequences of a request, as its steps come in."""
 
     def __init__(self, plan: Plan, alternatives: int) -> None:
         self._plan, self._alternatives = plan, alternatives
@@ -56,30 +56,30 @@ class Readings:
             self._at[step.index][place] = Reading(max(logprob, _LEAST), best[: self._alternatives])
 
     def entries(self, index: int, ids: Sequence[int], tokens: range) -> list[Entry]:
-        """Of these tokens of the answer, in their order."""
-        offer, slot = self._plan.offer, self._plan.slots[index]
-        found, before = [], _settled(offer, slot, ids, tokens.start)
+        """The entries of these tokens of the answer, in their order."""
+        served, slot = self._plan.served, self._plan.slots[index]
+        found, before = [], _settled(served, slot, ids, tokens.start)
         for number in tokens:
-            after = _settled(offer, slot, ids, number + 1)
+            after = _settled(served, slot, ids, number + 1)
             text = after[len(before) :] if after.startswith(before) else ""
             reading = self._at[index][slot.made.start + number]
             context = ids[: slot.made.start + number][-_CONTEXT:]
-            best = [(text_after(offer, context, [token]), logprob) for token, logprob in reading.best]
+            best = [(text_after(served, context, [token]), logprob) for token, logprob in reading.best]
             found.append(Entry(text, len(before), reading.logprob, best))
             before = after
         return found
 
     def whole(self, index: int, ids: Sequence[int], length: int, first: int = 0) -> list[Entry]:
-        """Of all tokens from `first` on that begin within the first `length` characters of the answer."""
+        """The entries of all tokens from `first` on that begin within the first `length` characters of the answer."""
         slot = self._plan.slots[index]
         every = self.entries(index, ids, range(first, slot.made.stop - slot.made.start))
         return [entry for entry in every if entry.offset < length]
 
 
-def _settled(offer: Offer, slot: Slot, ids: Sequence[int], tokens: int) -> str:
+def _settled(served: ServedModel, slot: Slot, ids: Sequence[int], tokens: int) -> str:
     """The text of so many tokens of the answer, without a character that is not whole yet."""
     made = ids[slot.made][:tokens]
-    return text_after(offer, ids[: slot.made.start], made).rstrip(HALF_A_CHARACTER)
+    return text_after(served, ids[: slot.made.start], made).rstrip(HALF_A_CHARACTER)
 
 
 def as_completion(entries: Sequence[Entry]) -> dict[str, Any]:

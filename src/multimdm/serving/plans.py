@@ -15,7 +15,7 @@ from multimdm.pipeline.generation import check_tokens
 from multimdm.samplers.joint import Draft, begin, check_shared
 from multimdm.samplers.settings import Sampling, types_of_settings
 from multimdm.samplers.steps import AnyStep, step_of
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.errors import ApiError
 from multimdm.serving.limits import Limits
 from multimdm.serving.schemas import Answering, ChatRequest, CompletionRequest, Drawing, TraceRequest
@@ -38,7 +38,7 @@ class Slot:
 class Plan:
     """All sequences of a request."""
 
-    offer: Offer
+    served: ServedModel
     slots: tuple[Slot, ...]
     sampling: Sampling
     seed: int
@@ -51,69 +51,69 @@ class Plan:
         with _refusing():
             check_shared(self.step)
             for free in {tuple(token is None for token in slot.ids) for slot in self.slots}:
-                self.step.check(self.offer.process, torch.tensor([free]))
+                self.step.check(self.served.process, torch.tensor([free]))
 
     @cached_property
     def step(self) -> AnyStep:
         """How the sequences are made."""
-        return step_of(self.offer.process, self.sampling)
+        return step_of(self.served.process, self.sampling)
 
     @property
     def settles(self) -> bool:
         """Whether a token that shows stays: not without masks, nor where all is rewritten."""
-        return self.offer.masked and not self.step.revises
+        return self.served.masked and not self.step.revises
 
     def drafts(self) -> list[Draft]:
         """The sequences at noise; equal ones, which differ in their streams only, together."""
         drafts: list[Draft] = []
         for slot, equal in groupby(self.slots):
             num = len(list(equal))
-            given = torch.tensor([[token or 0 for token in slot.ids]], device=self.offer.device).expand(num, -1)
-            free = torch.tensor([[token is None for token in slot.ids]], device=self.offer.device).expand(num, -1)
-            drafts += begin(self.offer.process, given, free, self.step, self.seed, len(drafts))
+            given = torch.tensor([[token or 0 for token in slot.ids]], device=self.served.device).expand(num, -1)
+            free = torch.tensor([[token is None for token in slot.ids]], device=self.served.device).expand(num, -1)
+            drafts += begin(self.served.process, given, free, self.step, self.seed, len(drafts))
         return drafts
 
 
-def plan_completion(request: CompletionRequest, offer: Offer, limits: Limits) -> Plan:
+def plan_completion(request: CompletionRequest, served: ServedModel, limits: Limits) -> Plan:
     """Continuations of prompts, or what stands between a prompt and a suffix."""
     prompts = _prompts(request)
     n = _answers_each(request, limits, len(prompts))  # before the prompts are encoded: there may be very many
-    ids = [_prompt_ids(offer, prompt) for prompt in prompts]
-    return _answers(request, offer, limits, n, ids, _encode(offer, request.suffix or "", "suffix"))
+    ids = [_prompt_ids(served, prompt) for prompt in prompts]
+    return _answers(request, served, limits, n, ids, _encode(served, request.suffix or "", "suffix"))
 
 
-def plan_chat(request: ChatRequest, offer: Offer, limits: Limits) -> Plan:
+def plan_chat(request: ChatRequest, served: ServedModel, limits: Limits) -> Plan:
     """The conversation as the model was tuned on it."""
-    return _answers(request, offer, limits, _answers_each(request, limits, 1), [_conversation(request, offer)])
+    return _answers(request, served, limits, _answers_each(request, limits, 1), [_conversation(request, served)])
 
 
-def _conversation(request: ChatRequest, offer: Offer) -> list[int]:
+def _conversation(request: ChatRequest, served: ServedModel) -> list[int]:
     """By the tokenizer's template.
 
     Without one the messages stand one below the other, as text to be continued: such a model knows no roles.
     """
-    if offer.tokenizer.chat_template is None:
+    if served.tokenizer.chat_template is None:
         text = "\n\n".join(message.text for message in request.messages)
-        return [*start_ids(offer.tokenizer, offer.bos), *_encode(offer, text, "messages")]
+        return [*start_ids(served.tokenizer, served.bos), *_encode(served, text, "messages")]
     try:
         said = [{"role": message.role, "content": message.text} for message in request.messages]
-        return chat_ids(offer.tokenizer, said)
+        return chat_ids(served.tokenizer, said)
     except ValueError as error:
         raise ApiError(400, f"messages: {error}", "messages") from None
 
 
-def plan_trace(request: TraceRequest, offer: Offer, limits: Limits) -> Plan:
+def plan_trace(request: TraceRequest, served: ServedModel, limits: Limits) -> Plan:
     """One sequence: the text, its gaps, and what comes after it."""
     request.check_unknown()
-    sampling, longest = _sampling(request, offer, limits), offer.longest(limits)
+    sampling, longest = _sampling(request, served, limits), served.longest(limits)
     gaps = request.prompt.count(GAP)
     if gaps > longest:  # before the pieces between them are looked at, one by one
         raise ApiError(400, f"prompt must fit into the {longest} tokens of this model; it has {gaps} gaps", "prompt")
     try:
-        text = encode_gaps(offer.tokenizer, request.prompt) if gaps else _encode(offer, request.prompt, "prompt")
+        text = encode_gaps(served.tokenizer, request.prompt) if gaps else _encode(served, request.prompt, "prompt")
     except ValueError as error:
         raise ApiError(400, f"prompt: {error}", "prompt") from None
-    ids = [*start_ids(offer.tokenizer, offer.bos), *text]
+    ids = [*start_ids(served.tokenizer, served.bos), *text]
     length = request.length if request.length is not None else len(ids) if gaps else longest
     _within("length", length, 1, longest)
     if len(ids) > length:
@@ -121,12 +121,12 @@ def plan_trace(request: TraceRequest, offer: Offer, limits: Limits) -> Plan:
     if len(ids) == length and not gaps:
         raise ApiError(400, f"length must leave room after the prompt's {len(ids)} tokens; got {length}", "length")
     slot = Slot((*ids, *[None] * (length - len(ids))), slice(0, length))
-    return Plan(offer, (slot,), sampling, _seed(request))
+    return Plan(served, (slot,), sampling, _seed(request))
 
 
 def _answers(
     request: Answering,
-    offer: Offer,
+    served: ServedModel,
     limits: Limits,
     n: int,
     prompts: Sequence[Sequence[int]],
@@ -134,7 +134,7 @@ def _answers(
 ) -> Plan:
     """n answers to each prompt."""
     request.check_unknown()
-    sampling, longest, slots = _sampling(request, offer, limits), offer.longest(limits), []
+    sampling, longest, slots = _sampling(request, served, limits), served.longest(limits), []
     for prompt in prompts:
         room = longest - len(prompt) - len(suffix)
         if room < 1:
@@ -150,7 +150,7 @@ def _answers(
         _within(field, make, 1, room)
         made = slice(len(prompt), len(prompt) + make)
         slots += [Slot((*prompt, *[None] * make, *suffix), made, not suffix)] * n
-    return Plan(offer, tuple(slots), sampling, _seed(request), n, _stops(request))
+    return Plan(served, tuple(slots), sampling, _seed(request), n, _stops(request))
 
 
 def _answers_each(request: Answering, limits: Limits, prompts: int) -> int:
@@ -162,20 +162,20 @@ def _answers_each(request: Answering, limits: Limits, prompts: int) -> int:
     return n
 
 
-def _sampling(request: Drawing, offer: Offer, limits: Limits) -> Sampling:
+def _sampling(request: Drawing, served: ServedModel, limits: Limits) -> Sampling:
     """What the request says, else what the model advises, else what is usual."""
     given = request.sampling
     if given.steps is not None:
         _within("steps", given.steps, 1, limits.max_steps)
     if isinstance(given.grid, tuple) and len(given.grid) - 1 > limits.max_steps:
         raise ApiError(400, f"grid must have at most {limits.max_steps + 1} times; got {len(given.grid)}", "grid")
-    if given.order is not None and given.order not in offer.samplers:
-        why = "is not shown its noise" if offer.masked else "has no masks"
-        allowed = " or ".join(f"'{name}'" for name in offer.samplers)
-        raise ApiError(400, f"sampler must be {allowed} for {offer.name}, which {why}", "sampler")
+    if given.order is not None and given.order not in served.samplers:
+        why = "is not shown its noise" if served.masked else "has no masks"
+        allowed = " or ".join(f"'{name}'" for name in served.samplers)
+        raise ApiError(400, f"sampler must be {allowed} for {served.name}, which {why}", "sampler")
     with _refusing():
-        check_tokens(offer.process.vocab_size, given)
-        return offer.resolved(given, limits)
+        check_tokens(served.process.vocab_size, given)
+        return served.resolved(given, limits)
 
 
 @contextmanager
@@ -200,17 +200,17 @@ def _prompts(request: CompletionRequest) -> list[str | list[int]]:
     return [ids] if ids else [one for one in prompt if not isinstance(one, int)]
 
 
-def _prompt_ids(offer: Offer, prompt: str | list[int]) -> list[int]:
-    ids = _encode(offer, prompt, "prompt") if isinstance(prompt, str) else prompt
+def _prompt_ids(served: ServedModel, prompt: str | list[int]) -> list[int]:
+    ids = _encode(served, prompt, "prompt") if isinstance(prompt, str) else prompt
     for token in ids:
-        if not 0 <= token < offer.tokenizer.vocab_size:
-            raise ApiError(400, f"prompt: ids are 0 to {offer.tokenizer.vocab_size - 1}; got {token}", "prompt")
-    return [*start_ids(offer.tokenizer, offer.bos), *ids]
+        if not 0 <= token < served.tokenizer.vocab_size:
+            raise ApiError(400, f"prompt: ids are 0 to {served.tokenizer.vocab_size - 1}; got {token}", "prompt")
+    return [*start_ids(served.tokenizer, served.bos), *ids]
 
 
-def _encode(offer: Offer, text: str, param: str) -> list[int]:
+def _encode(served: ServedModel, text: str, param: str) -> list[int]:
     try:
-        return offer.tokenizer.encode_given(text)
+        return served.tokenizer.encode_given(text)
     except ValueError as error:
         raise ApiError(400, f"{param}: {error}", param) from None
 

@@ -85,7 +85,7 @@ class Connection(H11Protocol):
     """
 
     limits: Limits
-    """Of the server; set by `_limited`."""
+    """The limits of the server; set by `_limited`."""
     idle_since: float = 0.0
     head_timer: asyncio.TimerHandle | None = None
 

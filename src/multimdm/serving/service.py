@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.engine import Engine, QueueFullError, ShuttingDownError
 from multimdm.serving.errors import ApiError
 from multimdm.serving.limits import Limits
@@ -25,29 +25,29 @@ Asked = TypeVar("Asked", bound=Drawing)
 class Service:
     """One per server."""
 
-    offers: dict[str, Offer]
+    served_models: dict[str, ServedModel]
     limits: Limits
     metrics: Metrics
     engine: Engine
     encoding: AbstractContextManager = field(default_factory=threading.Lock)
     """Held while a request is encoded: chat templates change how the tokenizer reads special tokens, for a moment."""
 
-    def offer(self, name: str | None) -> Offer:
+    def served(self, name: str | None) -> ServedModel:
         """The model of this name; the first if a request names none."""
         if name is None:
-            return next(iter(self.offers.values()))
-        if name not in self.offers:
-            message = f"model: there is no '{name}' here; there are {', '.join(self.offers)}"
+            return next(iter(self.served_models.values()))
+        if name not in self.served_models:
+            message = f"model: there is no '{name}' here; there are {', '.join(self.served_models)}"
             raise ApiError(404, message, "model", "model_not_found")
-        return self.offers[name]
+        return self.served_models[name]
 
-    async def planned(self, plan: Callable[[Asked, Offer, Limits], Plan], request: Asked) -> Plan:
+    async def planned(self, plan: Callable[[Asked, ServedModel, Limits], Plan], request: Asked) -> Plan:
         """What a request asks for. In another thread: a long prompt is encoded while other requests are heard."""
-        offer = self.offer(request.model)
+        served = self.served(request.model)
 
         def one_by_one() -> Plan:
             with self.encoding:
-                return plan(request, offer, self.limits)
+                return plan(request, served, self.limits)
 
         return await asyncio.to_thread(one_by_one)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.plans import Slot
 
 HALF_A_CHARACTER = "�"
@@ -21,11 +21,11 @@ class Answer:
     """Made, the end mark included."""
 
 
-def answer(offer: Offer, slot: Slot, ids: Sequence[int], stop: Sequence[str] = ()) -> Answer:
+def answer(served: ServedModel, slot: Slot, ids: Sequence[int], stop: Sequence[str] = ()) -> Answer:
     """The made part of a sequence: up to its end mark and to the first stop text."""
     made = list(ids[slot.made])
-    end = _end(offer, slot, made)
-    text = text_after(offer, ids[: slot.made.start], made[:end])
+    end = _end(served, slot, made)
+    text = text_after(served, ids[: slot.made.start], made[:end])
     cut = _first(text, stop)
     ended = end < len(made) or cut < len(text)
     return Answer(text[:cut], "stop" if ended else "length", min(end + 1, len(made)))
@@ -38,8 +38,8 @@ class Prefix:
     no gap before it. Where every token may still change, nothing goes out before the end.
     """
 
-    def __init__(self, offer: Offer, slot: Slot, stop: Sequence[str] = (), settles: bool = True) -> None:
-        self._offer, self._slot, self._stop = offer, slot, stop
+    def __init__(self, served: ServedModel, slot: Slot, stop: Sequence[str] = (), settles: bool = True) -> None:
+        self._served, self._slot, self._stop = served, slot, stop
         self._settles = settles
         self._sent = ""
         self.covered = 0
@@ -50,9 +50,9 @@ class Prefix:
         if not self._settles:
             return ""
         made = list(ids[self._slot.made])
-        settled = next((i for i, state in enumerate(made) if state >= self._offer.process.vocab_size), len(made))
-        made = made[: min(settled, _end(self._offer, self._slot, made[:settled]))]
-        text = text_after(self._offer, ids[: self._slot.made.start], made)
+        settled = next((i for i, state in enumerate(made) if state >= self._served.process.vocab_size), len(made))
+        made = made[: min(settled, _end(self._served, self._slot, made[:settled]))]
+        text = text_after(self._served, ids[: self._slot.made.start], made)
         cut = _first(text, self._stop)
         if cut == len(text):  # the beginning of a stop text may stand at the end
             cut -= max((_overlap(text, stop) for stop in self._stop), default=0)
@@ -73,19 +73,19 @@ class Prefix:
         return new
 
 
-def _end(offer: Offer, slot: Slot, made: Sequence[int]) -> int:
+def _end(served: ServedModel, slot: Slot, made: Sequence[int]) -> int:
     """The place of the first end mark, if the text may end."""
     if not slot.open_end:
         return len(made)
-    return next((place for place, token in enumerate(made) if token in offer.ends), len(made))
+    return next((place for place, token in enumerate(made) if token in served.ends), len(made))
 
 
-def text_after(offer: Offer, before: Sequence[int], made: Sequence[int]) -> str:
+def text_after(served: ServedModel, before: Sequence[int], made: Sequence[int]) -> str:
     """The text that the made tokens add: decoded behind the prompt, since a first word may look different."""
-    known = offer.tokenizer.vocab_size
+    known = served.tokenizer.vocab_size
     head, tail = ([token for token in part if token < known] for part in (before, made))
-    prompt, whole = offer.tokenizer.decode(head), offer.tokenizer.decode([*head, *tail])
-    return whole[len(prompt) :] if whole.startswith(prompt) else offer.tokenizer.decode(tail)
+    prompt, whole = served.tokenizer.decode(head), served.tokenizer.decode([*head, *tail])
+    return whole[len(prompt) :] if whole.startswith(prompt) else served.tokenizer.decode(tail)
 
 
 def _first(text: str, stop: Sequence[str]) -> int:

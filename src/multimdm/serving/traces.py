@@ -13,7 +13,7 @@ from multimdm.pipeline.generation import decode
 from multimdm.process import MultiMask
 from multimdm.samplers.joint import Top
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER, Trace
-from multimdm.serving.catalog import Offer
+from multimdm.serving.catalog import ServedModel
 from multimdm.serving.events import event, failure, stream
 from multimdm.serving.plans import plan_trace
 from multimdm.serving.schemas import TraceRequest
@@ -38,7 +38,7 @@ def trace_routes(service: Service) -> APIRouter:
 
 
 async def _events(ticket: Ticket, shown: int) -> AsyncIterator[str]:
-    offer, slot = ticket.plan.offer, ticket.plan.slots[0]
+    served, slot = ticket.plan.served, ticket.plan.slots[0]
     given = [token is not None for token in slot.ids]
     states: list[Tensor] = []
     times: list[float] = []
@@ -48,13 +48,13 @@ async def _events(ticket: Ticket, shown: int) -> AsyncIterator[str]:
             match happened:
                 case Stepped(_, k, t, before, _, top):
                     assert top is not None
-                    yield event({"step": k, "t": t, "tokens": _step_tokens(offer, before, top, shown)}, "step")
+                    yield event({"step": k, "t": t, "tokens": _step_tokens(served, before, top, shown)}, "step")
                     states.append(before)
                     times.append(t)
                 case Finished(_, ids, calls):
                     states.append(torch.tensor(ids))
                     times.append(0.0)
-                    yield event({**_result(offer, states, times, ids), **ticket.cost(calls)}, "done")
+                    yield event({**_result(served, states, times, ids), **ticket.cost(calls)}, "done")
                 case Failed(message):
                     yield failure(message, "error")
 
@@ -63,57 +63,59 @@ def _start(ticket: Ticket) -> dict[str, Any]:
     """How the text will be made, with what was advised or usual where the request said nothing."""
     plan, sampling = ticket.plan, ticket.plan.sampling
     return {
-        "model": plan.offer.name,
+        "model": plan.served.name,
         "length": len(plan.slots[0].ids),
         "steps": sampling.num_steps,
         "sampler": sampling.order,
         "temperature": sampling.temperature,
         "seed": plan.seed,
-        "num_masks": plan.offer.process.num_masks,
+        "num_masks": plan.served.process.num_masks,
     }
 
 
-def _step_tokens(offer: Offer, before: Tensor, top: Top, shown: int) -> list[dict[str, Any]]:
+def _step_tokens(served: ServedModel, before: Tensor, top: Top, shown: int) -> list[dict[str, Any]]:
     """The states before a step, with what the network thought of the open positions.
 
     What a position will be is not known yet: a mask counts as designated if it is that of the most probable token.
     """
     guesses = iter(zip(top.ids.tolist(), top.probs.tolist(), strict=True))
-    best = before.clamp_max(offer.process.vocab_size - 1)
+    best = before.clamp_max(served.process.vocab_size - 1)
     best[top.positions] = top.ids[:, 0]
-    kinds = _kinds(offer, before, best)
+    kinds = _kinds(served, before, best)
     tokens = []
     for state, kind, asked in zip(before.tolist(), kinds, top.positions.tolist(), strict=True):
-        token = {**_token(offer, state), "kind": kind}
+        token = {**_token(served, state), "kind": kind}
         if asked:
             ids, probs = next(guesses)
             token["confidence"] = round(probs[0], 4)
             pairs = list(zip(ids, probs, strict=True))[:shown]
-            token["candidates"] = [[offer.token_name(one), round(prob, 4)] for one, prob in pairs]
+            token["candidates"] = [[served.token_name(one), round(prob, 4)] for one, prob in pairs]
         tokens.append(token)
     return tokens
 
 
-def _result(offer: Offer, states: Sequence[Tensor], times: Sequence[float], ids: Sequence[int]) -> dict[str, Any]:
+def _result(
+    served: ServedModel, states: Sequence[Tensor], times: Sequence[float], ids: Sequence[int]
+) -> dict[str, Any]:
     """The text, and the kinds of all states, now that the final tokens are known: Fig. 1 has these colours."""
     whole = Trace(torch.stack(list(states))[:, None], torch.tensor(times)[:, None])
-    kinds = whole.kinds(offer.process)[:, 0].tolist()
+    kinds = whole.kinds(served.process)[:, 0].tolist()
     return {
-        "text": decode(offer.tokenizer, torch.tensor([ids]))[0],
-        "tokens": [{**_token(offer, token), "kind": "clean"} for token in ids],
+        "text": decode(served.tokenizer, torch.tensor([ids]))[0],
+        "tokens": [{**_token(served, token), "kind": "clean"} for token in ids],
         "kinds": [[_KINDS[kind] for kind in row] for row in kinds],
     }
 
 
-def _kinds(offer: Offer, states: Tensor, final: Tensor) -> list[str]:
+def _kinds(served: ServedModel, states: Tensor, final: Tensor) -> list[str]:
     both = Trace(torch.stack([states, final])[:, None], torch.zeros(2, 1))
-    return [_KINDS[kind] for kind in both.kinds(offer.process)[0, 0].tolist()]
+    return [_KINDS[kind] for kind in both.kinds(served.process)[0, 0].tolist()]
 
 
-def _token(offer: Offer, state: int) -> dict[str, Any]:
+def _token(served: ServedModel, state: int) -> dict[str, Any]:
     """A word, or the number of a mask."""
-    V = offer.process.vocab_size
-    if state >= V and isinstance(offer.process, MultiMask):
+    V = served.process.vocab_size
+    if state >= V and isinstance(served.process, MultiMask):
         return {"mask": state - V}
-    word = {"text": offer.token_name(state)}
-    return {**word, "special": True} if state in offer.specials else word
+    word = {"text": served.token_name(state)}
+    return {**word, "special": True} if state in served.specials else word

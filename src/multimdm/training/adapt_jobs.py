@@ -16,8 +16,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer, is_adapter
 from multimdm.process import MultiMask
-from multimdm.training.fitting import check_fits, check_length, check_llada_fits, check_tokenizer
-from multimdm.training.job import Job, context_of
+from multimdm.training.job import Job, check_fits, check_length, check_llada_fits, check_tokenizer, context_of
 from multimdm.training.networks import adapted_dit, adapted_llada, adapter_of, llada_mask_rows
 from multimdm.training.processes import check_continued, multi_mask, same_masks
 from multimdm.training.schema import AdaptRecipe

@@ -29,7 +29,7 @@ class Batches:
         generator = torch.Generator().manual_seed(derive(self._seed, "times", step))
         drawn = draw_times(self._train.times, stratified_times(self._train.batch_size, generator))
         for part in self._parts:
-            example, noise = self._texts(first_of_step + part.start, len(part))
+            example, x_1 = self._texts(first_of_step + part.start, len(part))
             yield (
                 example,
                 Batch(
@@ -38,7 +38,7 @@ class Batches:
                     generator=Streams.spawn(derive(self._seed, "noise"), len(part), first_of_step + part.start),
                     step=step,
                     steps=self._train.steps,
-                    x_1=noise,
+                    x_1=x_1,
                     weight=None if drawn.weight is None else drawn.weight[part.start : part.stop],
                     given=None if example.given is None else example.given.to(device),
                 ),
@@ -56,8 +56,8 @@ class Batches:
             self._reader.close()
 
     def _texts(self, first: int, num: int) -> tuple[Example, torch.Tensor | None]:
-        """Training texts, and their noise if it belongs to them."""
+        """Training texts, and x_1 of each if their noise is tied to them."""
         if self._pairs is None:
             return (self._reader or self._source.train)(first, num), None
-        example, noise = self._pairs.train(first, num)
-        return example, noise.to(self._engine.home)
+        example, x_1 = self._pairs.train(first, num)
+        return example, x_1.to(self._engine.home)

@@ -11,8 +11,7 @@ from multimdm.pipeline.settings import same_process
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Uniform
 from multimdm.training.adapt_jobs import adapt_job
 from multimdm.training.couple_jobs import couple_job, open_quantiles
-from multimdm.training.fitting import check_fits
-from multimdm.training.job import Job, context_of
+from multimdm.training.job import Job, check_fits, context_of
 from multimdm.training.networks import new_dit, new_llada, own_copy
 from multimdm.training.processes import multi_mask, process_of
 from multimdm.training.schema import DistillRecipe, PretrainRecipe

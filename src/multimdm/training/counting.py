@@ -92,7 +92,7 @@ class Assumed(TorchDispatchMode):
 
 
 _COUNT = "_first_count"
-"""Of a running count: its first number."""
+"""The name under which a running count keeps its first number."""
 
 
 def arithmetic() -> FlopCounterMode:

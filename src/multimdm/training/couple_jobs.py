@@ -13,8 +13,7 @@ from multimdm.pipeline import Model
 from multimdm.process import MultiMask
 from multimdm.process.quantile import Order
 from multimdm.samplers.advice import SamplingAdvice
-from multimdm.training.fitting import check_fits
-from multimdm.training.job import Job
+from multimdm.training.job import Job, check_fits
 from multimdm.training.networks import coupled
 from multimdm.training.processes import multi_mask, same_masks
 from multimdm.training.quantile_pairs import Quantiles
@@ -79,7 +78,7 @@ def open_quantiles(settings: QuantileSettings, init: str, start: Model, source: 
 
 
 def _order(settings: QuantileSettings, teacher: QuantileTeacher, start: Model, source: Source) -> Order:
-    """Of the vocabulary: that of the checkpoint, if it has learnt to read it, else a new one."""
+    """The order of the vocabulary: that of the checkpoint, if it has learnt to read it, else a new one."""
     earlier = quantile_recipe(start)
     if start.cell_order is not None and earlier is not None and earlier["quantile"]["order"] == settings.order:
         return start.cell_order

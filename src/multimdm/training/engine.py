@@ -1,7 +1,8 @@
 """Devices, ranks, precision and sharding: all that torch.distributed does for the loop is in this file.
 
-The loop sees one network that it calls, and sums over ranks. Started by torchrun or accelerate launch there are several
-ranks; every rank has all weights (DDP) or a share of them (FSDP), as the recipe says.
+The loop sees one network that it calls, and sums over ranks. torchrun or accelerate launch starts several ranks; each
+has all weights (DDP) or a share of them (FSDP), as the recipe says. A request to stop that one rank has heard travels
+to all with the sums of a step.
 """
 
 import gc
@@ -20,6 +21,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from multimdm._stopping import Listener
 from multimdm.models import Backbone, rebuilt
 from multimdm.models.arithmetic import has_bfloat16
 from multimdm.pipeline.devices import find_device
@@ -38,12 +40,13 @@ class Engine:
     """A network where it is to be trained, its optimiser, and the ranks that train it."""
 
     def __init__(self, network: Backbone, train: TrainSettings) -> None:
-        join_ranks("nccl" if torch.cuda.is_available() else "gloo")
+        device = find_device("auto")
+        join_ranks("nccl" if device.type == "cuda" else "gloo")
         self.ranks = launched()
         self.rank = dist.get_rank() if self.ranks > 1 else 0
         self.is_main = self.rank == 0
-        several_gpus = self.ranks > 1 and torch.cuda.is_available()  # each rank has taken the one of its number
-        self.device = torch.device("cuda", torch.cuda.current_device()) if several_gpus else find_device("auto")
+        several_gpus = self.ranks > 1 and device.type == "cuda"  # each rank has taken the one of its number
+        self.device = torch.device("cuda", torch.cuda.current_device()) if several_gpus else device
         self.home = home_of(self.device)
         """Where texts, states and times are: beside the network, or on the CPU if its device has no float64."""
         self.bfloat16 = train.precision == "bfloat16" or (
@@ -241,3 +244,25 @@ def like(whole: Tensor, weight: Tensor) -> Tensor:
     if not isinstance(weight, DTensor):
         return whole.clone()
     return distribute_tensor(whole, weight.device_mesh, weight.placements, src_data_rank=None)
+
+
+class Signals(Listener):
+    """Listens for requests to stop while a run lasts."""
+
+    def __init__(self) -> None:
+        super().__init__("the step is finished and saved")
+        self.stopping = False
+        """Whether all ranks are to stop after this step."""
+
+    def __enter__(self) -> "Signals":
+        super().__enter__()
+        return self
+
+    def sum(self, engine: Engine, values: Tensor) -> Tensor:
+        """The sum over ranks that every step needs; a request that any rank has heard travels with it to all."""
+        if engine.ranks == 1:
+            self.stopping = self.asked
+            return engine.sum(values)
+        sums = engine.sum(torch.cat([values, values.new_tensor([float(self.asked)])]))
+        self.stopping = bool(sums[-1] > 0)
+        return sums[:-1]

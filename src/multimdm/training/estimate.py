@@ -1,7 +1,7 @@
 """What a step of training takes: memory per rank, by what it is for, and arithmetic.
 
 A step is run on tensors that have shapes and no contents, by the objective itself. What is not known without contents
-is assumed: for memory, that every position is active; for arithmetic, that of masks half of them are, as on average.
+is assumed: for memory, that every position is active; for arithmetic with masks, that half of them are, as on average.
 """
 
 import copy
@@ -25,20 +25,20 @@ from multimdm.training.step_plan import Parts
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one run."""
+    """What one run would take."""
 
     parameters: int
     trained: int
-    """Of the parameters."""
+    """How many of the parameters are trained."""
     ranks: int
     micro_batch: int
     """Sequences that one rank works on at once."""
     memory: dict[str, int]
     """What for -> bytes on one rank."""
     flops: float
-    """Of a step, over all ranks, recomputation included."""
+    """Products and sums of a step, over all ranks, recomputation included."""
     tokens: int
-    """Of a step, over all ranks."""
+    """Tokens of a step, over all ranks."""
     steps: int
 
     @property
@@ -48,7 +48,7 @@ class Estimate:
 
 
 def estimate(job: Outline, train: TrainSettings, ranks: int = 1) -> Estimate:
-    """Of a GPU; `job` holds no weights."""
+    """What a run takes of a GPU; `job` holds no weights."""
     size = Parts(train.batch_size, train.micro_batch, 0, ranks).size
     _fill_tables(job)
     weights = list(job.network.parameters())
@@ -89,7 +89,7 @@ def activations(job: Outline, train: TrainSettings, size: int) -> int:
 
 
 def _flops(job: Outline, train: TrainSettings, share: float, size: int) -> float:
-    """Of a step, in parts of this size: so much for each sequence, and so much for each part, however large."""
+    """Products and sums of a step in parts of this size: so much per sequence, and so much per part, however large."""
     counts = []
     for number in (1, 2):
         with without_contents(share), arithmetic() as counter:
@@ -101,9 +101,9 @@ def _flops(job: Outline, train: TrainSettings, share: float, size: int) -> float
 
 def _batch(job: Outline, size: int, length: int) -> Batch:
     ids = torch.zeros(size, length, dtype=torch.long)
-    noise = ids + job.texts.vocab_size if getattr(job.process, "tied_noise", False) else None
+    x_1 = ids + job.texts.vocab_size if getattr(job.process, "tied_noise", False) else None
     times = torch.full((size,), 0.5, dtype=torch.float64)
-    return Batch(ids, None, times, Streams(range(size)), x_1=noise)
+    return Batch(ids, None, times, Streams(range(size)), x_1=x_1)
 
 
 class _Reached(Exception):  # noqa: N818 (nothing is wrong)
@@ -137,7 +137,7 @@ class _Step:
 
     @property
     def gradients(self) -> list[Tensor]:
-        """Of the weights."""
+        """The gradients of the weights."""
         return [x.grad for x in self.network.parameters() if x.grad is not None]
 
     def run(self) -> None:

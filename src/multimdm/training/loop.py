@@ -22,14 +22,12 @@ from multimdm.training.background import Background, works_beside
 from multimdm.training.batches import Batches
 from multimdm.training.checkpoints import Checkpoint, Checkpoints
 from multimdm.training.display import Display, Watcher
-from multimdm.training.engine import Engine
-from multimdm.training.header import header
+from multimdm.training.engine import Engine, Signals
 from multimdm.training.job import Job
 from multimdm.training.records import Records
-from multimdm.training.reporting import Window
+from multimdm.training.reporting import Window, header
 from multimdm.training.resuming import Resume, find_checkpoint, starts_of
 from multimdm.training.run_state import RunState
-from multimdm.training.signals import Signals
 from multimdm.training.step_plan import Parts, derive, learning_rate
 from multimdm.training.validation import describe_nelbo, nelbo_record, validate, validation_size
 

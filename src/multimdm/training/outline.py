@@ -1,4 +1,4 @@
-"""A job without its weights: what a recipe would build (`networks.py`), for who wants to know what it takes."""
+"""A job without its weights: what a recipe would build (`networks.py`), so that one can tell what it would take."""
 
 import copy
 from dataclasses import dataclass

@@ -54,12 +54,12 @@ class CellSource(Protocol):
         ...
 
     def of(self, first: int, example: Example) -> Cells:
-        """Of the texts from this number on."""
+        """The cells of the texts from this number on."""
         ...
 
 
 class FreshCells:
-    """Of texts that occur once: computed as they come, a block at a time."""
+    """The cells of texts that occur once: computed as they come, a block at a time."""
 
     def __init__(self, quantiles: Quantiles, source: Source) -> None:
         self._quantiles, self._source = quantiles, source
@@ -104,7 +104,7 @@ class QuantilePairs:
         return self._cells.prepare()
 
     def train(self, first: int, num: int) -> tuple[Example, Int64[Tensor, "num L"]]:
-        """The texts number first .. first + num - 1, and their noise."""
+        """The texts number first .. first + num - 1, and x_1 of each."""
         example = self._source.train(first, num)
         u = numbers(self._cells.of(first, example), Streams.spawn(self._seed, num, first))
         return example, masks_of(u, self._process)
@@ -141,7 +141,7 @@ class WrittenPairs:
         self._texts = self._engine.sum(texts)
 
     def train(self, first: int, num: int) -> tuple[Example, Int64[Tensor, "num L"]]:
-        """The texts number first .. first + num - 1, which belong to one set, and their noise."""
+        """The texts number first .. first + num - 1, which belong to one set, and x_1 of each."""
         size = self._quantiles.settings.size
         places = slice(first % size, first % size + num)
         ids = self._texts[places]
@@ -156,7 +156,7 @@ class WrittenPairs:
         self._texts, self._number = tensors[_TEXTS].clone(), int(tensors[_NUMBER])
 
     def _numbers(self) -> Float64[Tensor, "n L"]:
-        """Of the set in use."""
+        """The numbers of the set in use."""
         shape = tuple(self._texts.shape)
         return Streams.spawn(self._seed, shape[0], self._number * shape[0]).uniform(shape, "cpu")
 

@@ -80,7 +80,7 @@ def loss_key(found: Nelbo) -> str:
 
 
 def validation_loss(record: dict[str, Any]) -> float:
-    """Of a record of a validation, in nats per token."""
+    """The loss in a record of a validation, in nats per token."""
     return record[_EXACT] if _EXACT in record else record[_BOUND]
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
+from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.hub import local_directory
 from multimdm.training.checkpoints import Checkpoint, Checkpoints, open_checkpoint
 from multimdm.training.recipes import dump_recipe, parse_recipe
@@ -66,7 +66,7 @@ def _moved(found: Checkpoint, key: str, place: Any) -> bool:
 
 
 def _fingerprint(place: Any) -> str | None:
-    """Of a checkpoint here; names of what is elsewhere stand for themselves."""
+    """The fingerprint of a checkpoint that is here; names of what is elsewhere stand for themselves."""
     if not isinstance(place, str) or not Path(place).is_dir():
         return None
     return fingerprint_of_checkpoint(local_directory(place))

@@ -11,14 +11,13 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
 from multimdm.process import MultiMask
 from multimdm.training.checkpoints import Checkpoint
-from multimdm.training.ema import Ema
 from multimdm.training.engine import Engine, like
+from multimdm.training.followers import Ema, Teacher
 from multimdm.training.job import Job
 from multimdm.training.quantile_pairs import Pairs, quantile_pairs
 from multimdm.training.recipes import dump_recipe
 from multimdm.training.resuming import check_same_run
 from multimdm.training.step_plan import stage_seed
-from multimdm.training.teacher import Teacher
 
 
 class RunState:

@@ -114,7 +114,7 @@ class AdaptRecipe(TrainingRecipe):
 
     @property
     def row_scale(self) -> float:
-        """Of what is added to the rows of masks."""
+        """The size of what is added to the rows of masks."""
         return USUAL_MASK_SCALE if self.mask_scale is None else self.mask_scale
 
 
@@ -177,7 +177,7 @@ class CoupleRecipe(TrainingRecipe):
 
     @property
     def shares(self) -> Shares:
-        """Of the batch."""
+        """The shares of the batch."""
         return Shares(self.at_one, self.surest, self.drafts, self.prompts)
 
 
@@ -224,7 +224,7 @@ class DistillRecipe(TrainingRecipe):
 
     @property
     def rounds(self) -> Rounds:
-        """Of the section that was given."""
+        """The rounds of the section that was given."""
         settings = self.consistency or self.sdtt
         assert settings is not None
         return settings

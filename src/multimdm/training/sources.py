@@ -26,7 +26,7 @@ class Source(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Of the data and of every model that is trained on them."""
+        """The tokenizer of the data and of every model that is trained on them."""
         ...
 
     @property
@@ -121,7 +121,7 @@ class TalesSource:
         return torch.ones((num, self.length), dtype=torch.bool)
 
     def counts(self) -> Tensor:
-        """Of 10,000 stories."""
+        """How often each token occurs in 10,000 stories."""
         return torch.bincount(self._draw("valid", 0, 10_000).ids.flatten(), minlength=self.tales.vocab_size)
 
     def ended(self, ids: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ class PreparedSource:
         return example.with_padding() if self._learn_padding else example
 
     def counts(self) -> Tensor:
-        """Of the whole training split."""
+        """How often each token occurs in the whole training split."""
         return torch.from_numpy(self.training.counts)
 
     def ended(self, ids: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def stage_seed(seed: int, lineage: Sequence[Mapping[str, Any]]) -> int:
 
 
 def learning_rate(step: int, train: TrainSettings) -> float:
-    """Of the step after `step` steps: a linear warm-up, then constant or half a cosine."""
+    """The rate of the step after `step` steps: a linear warm-up, then constant or half a cosine."""
     peak = train.learning_rate
     if step < train.warmup:
         return peak * (step + 1) / train.warmup

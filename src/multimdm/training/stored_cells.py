@@ -22,7 +22,7 @@ _EVERY = 15.0
 
 
 class StoredCells:
-    """Of the training split, in the folder `cells` beside its tokens."""
+    """The cells of the training split, in the folder `cells` beside its tokens."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class StoredCells:
         return f"{self.files.parts - len(self.files.missing())} of {self.files.parts} parts of the cells"
 
     def of(self, first: int, example: Example) -> Cells:
-        """Of the sequences with these numbers in the run."""
+        """The cells of the sequences with these numbers in the run."""
         return self.files.read(self._source.rows(first, len(example.ids)))
 
 
 def _fingerprint(ranks: Tensor) -> str:
-    """Of a table: another version of what made it may make another."""
+    """A hash of a table: another version of what made it may make another."""
     return hashlib.sha256(ranks.cpu().numpy().tobytes()).hexdigest()[:16]

@@ -10,7 +10,7 @@ from torch import Tensor
 from multimdm.data.prepared import Example
 from multimdm.evaluation.held_out import validation_times
 from multimdm.evaluation.nelbo import Nelbo, NelboSums, nelbo_sums
-from multimdm.evaluation.one_step import one_step_sums
+from multimdm.evaluation.one_step import OneStep
 from multimdm.evaluation.teachers.base import cells_of_text
 from multimdm.process import AnyProcess, MultiMask, Streams
 from multimdm.training.engine import Engine
@@ -74,7 +74,7 @@ def validation_sums(
             assert isinstance(process, MultiMask)
             text = source.valid_text(part.start, len(part))
             cells = cells_of_text(quantiles.teacher, example.ids, text, quantiles.order)
-            added = one_step_sums(engine.evaluated, process, ids, valid, cells, streams, len(times))
+            added = OneStep(engine.evaluated, process, ids, valid).bound(cells, streams, len(times))
         else:
             t, start_symbol = times[:, part.start : part.stop], engine.network.config.vocab_size
             added = nelbo_sums(
@@ -85,7 +85,7 @@ def validation_sums(
 
 
 def _answers(source: Source, example: Example, part: range) -> tuple[Tensor | None, Tensor | None]:
-    """Of pairs: the prompts, and the number of tokens of each answer, with its end but without what follows that."""
+    """For pairs, the prompts and the number of tokens of each answer: its end counts, what follows does not."""
     if example.given is None:
         return None, None
     return example.given, source.valid_text(part.start, len(part)).sum(1)

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from multimdm.evaluation.harness.parallelism import accuracy_under_parallelism
-from multimdm.evaluation.harness.scores import Score, Scored, under_parallelism
+from multimdm.evaluation.harness.scores import Score, Scored, accuracy_under_parallelism, under_parallelism
 
 
 def test_without_loss_it_is_the_area_below_the_curve():

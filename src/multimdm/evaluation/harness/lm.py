@@ -33,7 +33,7 @@ class _Made(NamedTuple):
 
     texts: list[str]
     tokens: int
-    """Of the texts, without what follows them."""
+    """How many tokens the texts have, without what follows them."""
     calls: int
     gen_length: int
 

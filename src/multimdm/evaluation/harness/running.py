@@ -13,46 +13,29 @@ from lm_eval.evaluator import simple_evaluate
 from lm_eval.tasks import TaskManager
 
 from multimdm._checks import require
-from multimdm.evaluation.fingerprints import fingerprint_of_checkpoint
 from multimdm.evaluation.harness.benchmarks import BENCHMARKS, TASKS_DIRECTORY, answer_length, check_files
 from multimdm.evaluation.harness.lm import MultiMDM
 from multimdm.evaluation.harness.scores import Score, Scored
+from multimdm.evaluation.harness.settings import TaskSettings
 from multimdm.evaluation.progress import leave_if_asked, measuring_listener
 from multimdm.evaluation.settings import label_of
 from multimdm.evaluation.store import Store
 from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.answers import Answering
+from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import is_adapter
 
 
 @dataclass(frozen=True)
-class HarnessPlan:
+class HarnessPlan(TaskSettings):
     """What is run."""
 
-    tasks: tuple[str, ...]
-    """math500, gsm8k, humaneval, mbpp, or others that the harness finds in `include`."""
-    tps: tuple[int, ...] = (1, 2, 4, 8)
-    """Tokens per step."""
     answering: Answering = field(default_factory=Answering)
     """What all have in common. Its steps and tps stay out."""
     own_length: bool = True
     """Take the length of answers that each task asks for instead of `answering.gen_length`."""
-    data: str | None = None
-    """Directory with the items as published; the Hub without it."""
-    include: str | None = None
-    """Directory with tasks of one's own."""
-    limit: int | None = None
-    """Only so many items of each task, the first ones."""
-    examples: int | None = None
-    """Worked examples before each item, in place of the task's own number."""
-    chat: bool = False
-    """Put prompts into the tokenizer's chat template, for models that were tuned on conversations."""
-    run_code: bool = False
-    """Run programs that the model wrote."""
-    seed: int = 0
-    batch_size: int = 8
 
     def check(self) -> None:
         """Everything that can be wrong without a model."""

@@ -1,9 +1,9 @@
-"""What a judge is asked and what it answers."""
+"""What a judge is asked and what it answers: scores of texts and, if it is a network, their features."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate, perplexity
@@ -45,4 +45,25 @@ class Judge(Protocol):
         self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None, progress: Progress = ignore
     ) -> Scores:
         """Judge sequences of the model; padding (not `valid`) is no part of them."""
+        ...
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """A judge that is a network: it has a vector for each text."""
+
+    @property
+    def name(self) -> str:
+        """What figures are labelled with."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal fingerprints give equal features."""
+        ...
+
+    def features(
+        self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None
+    ) -> Float[Tensor, "num d"]:
+        """The network's last layer at the last position of each text; padding (not `valid`) is no part of it."""
         ...

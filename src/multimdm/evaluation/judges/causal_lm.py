@@ -97,7 +97,7 @@ class CausalLMJudge:
 
 
 def arithmetic(device: torch.device) -> AbstractContextManager:
-    """Of a judge: products of matrices in bfloat16 on a GPU that has it, everything else in float32."""
+    """A judge multiplies matrices in bfloat16 on a GPU that has it, and computes everything else in float32."""
     half = device.type == "cuda" and has_bfloat16(device)
     return torch.autocast(device.type, torch.bfloat16) if half else nullcontext()
 
