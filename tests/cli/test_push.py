@@ -6,6 +6,7 @@ import pytest
 
 import multimdm
 from multimdm.cli.main import main
+from multimdm.pipeline.builtin_cards import builtin_card
 from support.hub_stand_in import hub_stand_in
 from support.tiny_models import tales_model
 
@@ -90,3 +91,12 @@ def test_a_card_is_written_once(checkpoint, tmp_path, capsys):
     assert (tmp_path / "cards" / "README.md").read_text().startswith("---\nlibrary_name: multimdm\n")
     assert main(command) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_the_card_of_a_built_in_model_has_its_figures_and_a_way_that_needs_no_hub(capsys):
+    assert main(["card", "tales"]) == 0
+    text = capsys.readouterr().out
+    assert 'multimdm.hf.MultiMDMModel.from_pretrained("tales")' in text
+    assert "AutoModel" not in text
+    first = builtin_card("tales").figures[0]
+    assert f"| 1 | {first.gen_ppl.value:.3g} [" in text

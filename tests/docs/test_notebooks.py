@@ -27,6 +27,7 @@ def test_it_is_a_notebook_without_outputs(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    assert notebook["cells"][0]["source"][0].startswith("# "), "it begins with its title"
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []

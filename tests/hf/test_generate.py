@@ -193,6 +193,25 @@ def test_a_generation_config_is_heard():
     assert hf.generate(ids, generation_config=config, max_new_tokens=3).shape == (2, 5)
 
 
+def test_all_of_a_generation_config_is_heard():
+    hf, ids = held(), torch.tensor([[3, 1], [2, 2]])
+    made = hf.generate(ids, max_new_tokens=6, seed=1)
+    end = int(made[0, 3])
+    by_option = hf.generate(ids, max_new_tokens=6, seed=1, eos_token_id=end)
+    assert not torch.equal(by_option, made)
+    config = GenerationConfig(max_new_tokens=6, eos_token_id=end)
+    assert torch.equal(hf.generate(ids, generation_config=config, seed=1), by_option)
+    with pytest.raises(ValueError, match="no option 'num_beams'"):
+        hf.generate(ids, generation_config=GenerationConfig(num_beams=4))
+
+
+def test_without_one_the_models_own_is_heard():
+    hf, ids = held(), torch.tensor([[3, 1], [2, 2]])
+    hf.generation_config = GenerationConfig(max_new_tokens=3)
+    assert hf.generate(ids).shape == (2, 5)
+    assert hf.generate(ids, max_new_tokens=2).shape == (2, 4)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -63,6 +63,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def open_with_details(checkpoint: str, options: CardOptions) -> "tuple[Model, CardDetails]":
     """The checkpoint (of an adapter, without its base), and what its card is to say."""
+    from multimdm.builtin import builtin_directory
+    from multimdm.pipeline.builtin_cards import builtin_card
     from multimdm.pipeline.card import CardDetails
     from multimdm.pipeline.hub import local_directory
     from multimdm.pipeline.model import load_outline
@@ -73,4 +75,6 @@ def open_with_details(checkpoint: str, options: CardOptions) -> "tuple[Model, Ca
         from multimdm.report.card_figures import card_figures, read_results
 
         figures = card_figures(read_results(options.results, fingerprint_of_checkpoint(directory)))
+    elif directory == builtin_directory(checkpoint):
+        figures = builtin_card(checkpoint).figures_text
     return load_outline(directory), CardDetails(options.license, options.language, figures)

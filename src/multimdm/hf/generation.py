@@ -14,7 +14,9 @@ from multimdm.pipeline.canvas import Canvas, empty_canvas, prompts_canvas
 from multimdm.pipeline.generation import length_of, settings_of
 
 _SHARED = ("max_new_tokens", "max_length", "num_return_sequences", "do_sample", "temperature", "top_p", "top_k")
-"""What a GenerationConfig can say to us."""
+"""What both ask for by the same name."""
+_OF_THE_FILE = ("transformers_version", "_from_model_config")
+"""What a GenerationConfig says of itself."""
 _IDLE = ("token_type_ids", "bos_token_id", "use_cache")
 """What callers pass by habit, and what changes nothing here: there is no cache, and prompts are as they are given."""
 _NEUTRAL: dict[str, tuple] = {
@@ -83,11 +85,12 @@ def _ended(ids: Tensor, given: int, ends: int | list[int] | None, pad: int | Non
 
 
 def _said_by(config: GenerationConfig | None) -> dict[str, Any]:
-    """What a GenerationConfig says that differs from what none says."""
+    """What a GenerationConfig says that differs from what none says; what is not to be had is refused later on."""
     if config is None:
         return {}
-    said, silent = config.to_diff_dict(), GenerationConfig().to_dict()
-    return {name: said[name] for name in _SHARED if said.get(name) is not None and said[name] != silent.get(name)}
+    silent = GenerationConfig().to_dict()
+    said = config.to_diff_dict()
+    return {name: value for name, value in said.items() if name not in _OF_THE_FILE and value != silent.get(name)}
 
 
 def _new_tokens(model: Model, ids: Tensor | None, mask: Tensor | None, options: dict[str, Any], longest: int) -> int:

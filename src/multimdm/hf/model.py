@@ -162,10 +162,12 @@ class MultiMDMModel(PreTrainedModel):
         probable tokens, and the other fields of `multimdm.samplers.Sampling` and `multimdm.pipeline.Run`. What is left
         out is as the checkpoint advises. Without ids, new texts; ids of masks (from V on) are gaps that are filled.
         Padding, on either side, is told by the attention mask. Equal seeds give equal texts; without a seed,
-        torch.manual_seed decides. With return_dict_in_generate the ids are `.sequences` of what is given back.
+        torch.manual_seed decides. With return_dict_in_generate the ids are `.sequences` of what is given back. A
+        generation_config says what options do not; without one, that of the model.
         """
         in_a_dict = bool(options.pop("return_dict_in_generate", False))
-        ids = generate(self.model, input_ids, attention_mask, generation_config, options)
+        config = getattr(self, "generation_config", None) if generation_config is None else generation_config
+        ids = generate(self.model, input_ids, attention_mask, config, options)
         return GenerateDecoderOnlyOutput(sequences=cast("torch.LongTensor", ids)) if in_a_dict else ids
 
     def get_input_embeddings(self) -> nn.Module:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from multimdm.builtin import builtin_directory
 from multimdm.models import DiT, LLaDA
 from multimdm.pipeline.about import kind_of, size_of
 from multimdm.pipeline.hub import is_hub_name
@@ -90,6 +91,9 @@ def _use(model: "Model", address: str) -> str:
     if not isinstance(model.network, DiT):
         return f"```python\n{ours}\n```"
     name, _, revision = address.partition("@")
+    if builtin_directory(name) is not None:  # transformers would ask the Hub for that name
+        theirs = f'import multimdm.hf\nmodel = multimdm.hf.MultiMDMModel.from_pretrained("{name}")'
+        return f"```python\n{ours}\n```\n\nWith transformers:\n\n```python\n{theirs}\n```"
     place = f'"{name}"' + (f', revision="{revision}"' if revision else "")
     theirs = (
         "import multimdm.hf  # makes it known to transformers; no remote code\n"
