@@ -69,9 +69,11 @@ class _Divergence(torch.autograd.Function):
             if kind == "mse":
                 value = difference.square().sum(-1)
                 slope = difference.mul_(2)
-            else:
+            elif kind == "tvd":
                 value = difference.abs().sum(-1) / 2
                 slope = difference.sign_().div_(2)
+            else:
+                raise ValueError(f"divergence {kind!r} has no value and slope here")
             gradient = slope.sub_((p * slope).sum(-1, keepdim=True)).mul_(p)
         ctx.save_for_backward(gradient)
         return value

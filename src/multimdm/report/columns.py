@@ -1,7 +1,7 @@
 """Columns: a name, where a figure is found, and how it is written. Pages, terminal, Markdown and CSV read them here.
 
 Figures of samples (`FIGURES`) are columns of every table of measurements. A new one is a line here and a field of
-`Measurement`.
+`Measurement`, and how it is averaged over seeds (`evaluation/over_seeds.py`).
 """
 
 import csv
