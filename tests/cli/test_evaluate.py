@@ -329,8 +329,10 @@ def test_likelihoods(tmp_path, capsys):
     tales_model(num_masks=1).save(tmp_path / "one")
     command = ["evaluate", str(tmp_path / "one"), *FEW, "--judge", "none", "--likelihood", "confidence"]
     assert main([*command, "--out", str(tmp_path / "out"), "--report"]) == 0
-    assert "exact likelihood, the most certain first, K = 2, τ = 1: " in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "results.json").read_text())["likelihoods"]
+    shown = capsys.readouterr().out
+    assert "exact likelihood, the most certain first, K = 2, τ = 1: " in shown
+    assert f"; the source itself gives these texts {found[0]['source']:.4f}" in " ".join(shown.split())
     assert [(one["steps"], one["order"], one["sequences"]) for one in found] == [(K, "confidence", 8) for K in (1, 2)]
     assert "Exact likelihood under samplers" in (tmp_path / "out" / "report.html").read_text()
 

@@ -151,5 +151,7 @@ def test_held_out_text():
     nats = -sampler_log_likelihood(model.network, model.process, step, ids).sum() / ids.numel()
     assert found.nats.value == pytest.approx(float(nats), abs=1e-12)
     assert (found.sequences, found.tokens) == (3, ids.numel())
+    assert found.source == pytest.approx(-float(Tales().log_prob(ids, epsilon=0).sum()) / ids.numel(), abs=1e-12)
+    assert found.nats.value > found.source, "three steps pay for what they decide together"
     assert text.nats_per_token is not None
     assert found.nats.value > text.nats_per_token

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
 
 from multimdm.data.prepared import Example, PreparedData
 from multimdm.data.tales import Tales
@@ -59,6 +61,10 @@ class TalesText:
         """The first stories of a stream that has no end."""
         ids = self._tales.sample(num, Streams.spawn(_TALES_SEED, num))
         return Example(ids, torch.ones_like(ids, dtype=torch.bool))
+
+    def log_prob(self, ids: Int64[Tensor, "B L"]) -> Float64[Tensor, " B"]:
+        """log p of stories under the source itself, in nats."""
+        return self._tales.log_prob(ids, epsilon=0)
 
 
 class PreparedText:

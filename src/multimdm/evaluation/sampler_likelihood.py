@@ -22,7 +22,7 @@ from multimdm._checks import require
 from multimdm.evaluation.bootstrap import Bootstrap, Estimate
 from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.progress import Progress, ignore
-from multimdm.evaluation.real_text import RealText
+from multimdm.evaluation.real_text import RealText, TalesText
 from multimdm.pipeline import Model
 from multimdm.process import AnyProcess, MultiMask, Process
 from multimdm.process.places import exact
@@ -49,6 +49,8 @@ class SamplerLikelihood:
     """-log p per token; the interval is over sequences."""
     sequences: int
     tokens: int
+    source: float | None = None
+    """On Tales, -log p per token of the same texts under the source itself, which no sampler can beat on average."""
 
 
 def evaluate_sampler_likelihood(
@@ -66,15 +68,20 @@ def evaluate_sampler_likelihood(
     require(has_sampler_likelihood(process), f"an exact likelihood needs one mask that is not tied; got {process!r}")
     assert isinstance(process, MultiMask)
 
-    def of(part: Part) -> tuple[Tensor, Tensor]:
+    source_text = text if isinstance(text, TalesText) else None
+
+    def of(part: Part) -> tuple[Tensor, Tensor, Tensor]:
         nats = -sampler_log_likelihood(model.network, process, step, part.ids, part.given, part.valid).cpu()
+        source = torch.zeros_like(nats) if source_text is None else -source_text.log_prob(part.ids.cpu())
         progress(len(part.ids) * steps)
-        return nats, part.tokens.cpu()
+        return nats, part.tokens.cpu(), source
 
     found = over_parts(model, text, sequences, 1, 0, batch_size, of)
-    nats, count = (torch.cat(each) for each in zip(*found, strict=True))
+    nats, count, source = (torch.cat(each) for each in zip(*found, strict=True))
     estimate = Bootstrap(len(nats)).ratio(nats, count.double())
-    return SamplerLikelihood(order, steps, float(temperature), estimate, len(nats), int(count.sum()))
+    tokens = int(count.sum())
+    of_source = None if source_text is None else float(source.sum()) / tokens
+    return SamplerLikelihood(order, steps, float(temperature), estimate, len(nats), tokens, of_source)
 
 
 def state_step(order: StateOrder, steps: int, temperature: float | int) -> Confidence | LeftToRight:

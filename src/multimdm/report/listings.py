@@ -50,6 +50,7 @@ def _likelihood(one: SamplerLikelihood) -> str:
     return (
         f"exact likelihood, {_ORDERS[one.order]}, K = {one.steps}, τ = {one.temperature:g}: {full_text(one.nats)} nats "
         f"per token, perplexity {perplexity_text(perplexity(one.nats.value))}"
+        + ("" if one.source is None else f"; the source itself gives these texts {one.source:.4f}")
     )
 
 
