@@ -74,7 +74,9 @@ class Urn(Model):
     def __init__(self) -> None:
         self.tokenizer, self.asked = None, []
 
-    def sample(self, num=4, length=None, steps=None, temperature=1.0, seed=0, **options) -> Samples:
+    def sample(self, num=4, length=None, steps=None, temperature=None, seed=0, sampling=None, **options) -> Samples:
+        assert sampling is not None
+        temperature = sampling.temperature
         assert temperature is not None
         self.asked.append((seed, temperature))
         u = Streams.spawn(seed, num).uniform((num, 64))

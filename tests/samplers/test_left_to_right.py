@@ -106,5 +106,5 @@ def test_a_threshold_saves_calls():
 
 
 def test_a_process_without_masks_is_refused():
-    with pytest.raises(ValueError, match="process must have masks for left-to-right decoding; got Uniform"):
+    with pytest.raises(ValueError, match="process must have masks for order='left_to_right'; got Uniform"):
         generate(Table(11), Uniform(11), LeftToRight(3), torch.zeros(2, 4, dtype=torch.long))

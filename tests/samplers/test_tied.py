@@ -225,7 +225,7 @@ def test_tokens_that_cannot_be_meant_are_not_chosen_at_any_temperature(temperatu
 
 
 def test_a_corrector_is_refused():
-    with pytest.raises(ValueError, match="a corrector is not for a model whose noise is tied to the text"):
+    with pytest.raises(ValueError, match="corrector is not for a model whose noise is tied to the text"):
         generate(
             Plain(LONG),
             LONG,

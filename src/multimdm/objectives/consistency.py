@@ -116,7 +116,7 @@ class Consistency:
         # The teacher is asked where x_s is hidden too: the n-th such row is row number n of its lesson.
         taught = self.process.active(x_s)[where]
         taught_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
-        num_taught = int(taught_before[-1])
+        num_taught = int(taught_before[len(taught)])
         # First the rows that are taught, then the others, so that chunks take theirs by number and no one waits.
         order = torch.argsort(~taught, stable=True)
         teacher_asked = asked & self.process.active(x_s)
