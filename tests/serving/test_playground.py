@@ -87,6 +87,7 @@ def test_generate_play_and_scrub(page, served_models):
 
 
 def test_the_map_scrubs_too(page):
+    set_slider(page, "steps", 8)
     generate(page)
     box = page.locator(".map").bounding_box()
     page.mouse.click(box["x"] + 20, box["y"] + 2)
@@ -180,6 +181,7 @@ def test_history_and_candidates_of_a_token(page):
 
 
 def test_everything_by_keyboard(page):
+    set_slider(page, "steps", 8)
     page.focus("#prompt")
     page.keyboard.type(PROMPT)
     page.keyboard.press("Control+Enter")
@@ -219,6 +221,7 @@ def test_a_state_can_be_shared(page, browser, live):
 
 
 def test_a_link_holds_the_step_that_is_shown(page):
+    set_slider(page, "steps", 8)
     generate(page)
     set_slider(page, "scrub", 3)
     page.click("#share")
@@ -244,6 +247,7 @@ def test_a_link_to_a_model_that_is_not_here(page):
 def test_when_the_second_side_fails_the_first_stays(page):
     sides = iter(["continue_", "abort"])
     page.route("**/v1/trace", lambda route: getattr(route, next(sides))())
+    set_slider(page, "steps", 8)
     page.check("#compare")
     page.click("#generate")
     expect(page.locator("#problem")).to_contain_text("The server does not answer")
@@ -328,7 +332,7 @@ def test_controls_start_as_the_model_advises_and_follow_another(browser, served_
     advised = ServedModel.of("advised", shown_tales_model(SamplingAdvice(order="rewrite", temperature=0, steps=5)))
     with serving({"advised": advised, "many": served_models["many"]}) as live:
         page.goto(live.url)
-        for model, values in (("advised", ("rewrite", "0", "5")), ("many", ("ancestral", "1", "8"))):
+        for model, values in (("advised", ("rewrite", "0", "5")), ("many", ("ancestral", "1", "4"))):
             page.select_option("#model", model)
             for name, value in zip(("sampler", "temperature", "steps"), values, strict=True):
                 expect(page.locator(f"#{name}")).to_have_value(value)
