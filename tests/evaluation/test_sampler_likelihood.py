@@ -152,6 +152,7 @@ def test_held_out_text():
     assert found.nats.value == pytest.approx(float(nats), abs=1e-12)
     assert (found.sequences, found.tokens) == (3, ids.numel())
     assert found.source == pytest.approx(-float(Tales().log_prob(ids, epsilon=0).sum()) / ids.numel(), abs=1e-12)
+    assert found.source is not None
     assert found.nats.value > found.source, "three steps pay for what they decide together"
     assert text.nats_per_token is not None
     assert found.nats.value > text.nats_per_token
