@@ -10,7 +10,7 @@ import tyro
 from multimdm.cli.parsing import parse
 
 if TYPE_CHECKING:
-    from multimdm.pipeline.builtin_cards import BuiltinCard, Figure
+    from multimdm.pipeline.builtin_cards import BuiltinCard
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,4 @@ def _lines(card: "BuiltinCard") -> Iterator[str]:
             f"{100 * one.valid_sentences.value:.0f}% of sentences and {100 * one.valid_stories.value:.0f}% of stories"
         )
         entropies = f"entropy {one.entropy.value:.2f}, pooled {one.pooled_entropy.value:.2f}"
-        yield f"    {one.calls:>2} {calls}  GenPPL {_range(one.gen_ppl)}, {entropies}, {valid} valid"
-
-
-def _range(figure: "Figure") -> str:
-    return f"{figure.value:.3g} [{figure.low:.3g}, {figure.high:.3g}]"
+        yield f"    {one.calls:>2} {calls}  GenPPL {one.gen_ppl.text}, {entropies}, {valid} valid"

@@ -21,6 +21,11 @@ class Figure:
     low: float
     high: float
 
+    @property
+    def text(self) -> str:
+        """The value with its interval in brackets."""
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
 
 @dataclass(frozen=True, config=_STRICT)
 class CardFigures:
@@ -82,9 +87,8 @@ class BuiltinCard:
             "|---|---|---|---|---|---|",
         ]
         for one in self.figures:
-            ppl = one.gen_ppl
             lines.append(
-                f"| {one.calls} | {ppl.value:.3g} [{ppl.low:.3g}, {ppl.high:.3g}] | {one.entropy.value:.2f} "
+                f"| {one.calls} | {one.gen_ppl.text} | {one.entropy.value:.2f} "
                 f"| {one.pooled_entropy.value:.2f} | {one.valid_sentences.value:.0%} | {one.valid_stories.value:.0%} |"
             )
         return "\n".join(lines)

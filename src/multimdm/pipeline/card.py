@@ -93,12 +93,12 @@ def _use(model: "Model", address: str) -> str:
     name, _, revision = address.partition("@")
     if builtin_directory(name) is not None:  # transformers would ask the Hub for that name
         theirs = f'import multimdm.hf\nmodel = multimdm.hf.MultiMDMModel.from_pretrained("{name}")'
-        return f"```python\n{ours}\n```\n\nWith transformers:\n\n```python\n{theirs}\n```"
-    place = f'"{name}"' + (f', revision="{revision}"' if revision else "")
-    theirs = (
-        "import multimdm.hf  # makes it known to transformers; no remote code\n"
-        f"from transformers import AutoModel\nmodel = AutoModel.from_pretrained({place})"
-    )
+    else:
+        place = f'"{name}"' + (f', revision="{revision}"' if revision else "")
+        theirs = (
+            "import multimdm.hf  # makes it known to transformers; no remote code\n"
+            f"from transformers import AutoModel\nmodel = AutoModel.from_pretrained({place})"
+        )
     return f"```python\n{ours}\n```\n\nWith transformers:\n\n```python\n{theirs}\n```"
 
 
