@@ -33,7 +33,7 @@ PORT ?= 8000
 playground: .venv/installed-to-run  ## watch text being drafted by built-in models, or by others: make playground CKPT=...
 	$(BIN)/multimdm serve $(CKPT) --port $(PORT)
 
-models: .venv/installed-to-run  ## train the built-in models again and pack them into the package (twenty minutes of a core or more; goes on where it was stopped)
+models: .venv/installed-to-run  ## train the built-in models again and pack them into the package (two hours of a core; goes on where it was stopped)
 	$(BIN)/python tools/builtin_models.py train
 	$(BIN)/python tools/builtin_models.py pack
 
@@ -41,9 +41,9 @@ test: .venv/installed  ## run the tests; shapes and dtypes are checked at run ti
 	$(BIN)/pytest -n $(WORKERS) -m 'not unchecked and not browser' $(TYPED)
 	$(BIN)/pytest -n $(WORKERS) -m unchecked
 
-test-browser: .venv/installed  ## try the playground in headless Chromium, which it installs; screenshots are kept in runs/playground-screenshots
+test-browser: .venv/installed  ## try the playground and the report in headless Chromium, which it installs; screenshots are kept in runs
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
-	$(BIN)/pytest -m browser tests/serving
+	$(BIN)/pytest -m browser tests/serving tests/report
 
 GOLDEN ?= runs/golden.json
 

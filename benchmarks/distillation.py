@@ -57,7 +57,7 @@ def _pair_seconds(process: MultiMask, given: Batch) -> float:
     s, t, draws = given.times - 2.0**-7, given.times, 200
     start = time.perf_counter()
     for _ in range(draws):
-        couple(process.path_to(), given.ids, s, t, "gumbel", given.generator)
+        couple(process, given.ids, s, t, "gumbel", given.generator)
     return (time.perf_counter() - start) / draws
 
 

@@ -249,7 +249,7 @@ class Watch:
     """Files that are opened while a loader works, outside of where they may be."""
 
     def __init__(self, place: Path) -> None:
-        self._place, self._on, self.strangers = str(place.resolve()), False, list[str]()
+        self._place, self._on, self.outside = str(place.resolve()), False, list[str]()
         # What libraries read of themselves and of the machine is no file of anyone's.
         homes = (sys.prefix, sys.base_prefix, Path(__file__).parents[1], "/proc", "/sys")
         self._homes = tuple(str(Path(home).resolve()) for home in homes)
@@ -273,12 +273,12 @@ class Watch:
         path = str(Path(name).resolve())
         reads_package = path.startswith(self._homes) and not set(mode) & set("wax+")
         if not reads_package and not path.startswith(self.allowed):
-            self.strangers.append(path)
+            self.outside.append(path)
 
     @contextlib.contextmanager
     def over(self, directory: Path) -> Iterator[None]:
         """Nothing but this directory may be opened inside."""
-        self.allowed, self.strangers, self._on = str(directory.resolve()), [], True
+        self.allowed, self.outside, self._on = str(directory.resolve()), [], True
         try:
             yield
         finally:
@@ -299,8 +299,8 @@ def attempt(target: Target, watch: Watch) -> tuple[bool, str]:
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
             wrong = f"{type(error).__name__}: {str(error)[:200]!r} at {Path(last.filename).name}:{last.lineno}"
-    if watch.strangers:
-        wrong = f"opened {watch.strangers[0]}"
+    if watch.outside:
+        wrong = f"opened {watch.outside[0]}"
     if time.process_time() - start > SECONDS:
         wrong = f"took {time.process_time() - start:.1f} s"
     return loaded, wrong

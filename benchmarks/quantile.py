@@ -25,7 +25,8 @@ from torch import Tensor
 from multimdm import load
 from multimdm.data.tales import Tales
 from multimdm.evaluation.one_step import OneStep
-from multimdm.evaluation.teachers import QuantileTeacher, TalesTeacher, find_teacher
+from multimdm.evaluation.quantile_models import open_quantile_noise
+from multimdm.evaluation.teachers import QuantileTeacher, TalesTeacher
 from multimdm.evaluation.teachers.base import cells_of_text, order_of
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask, Streams
@@ -50,7 +51,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--teacher", required=True)
-    parser.add_argument("--order", default="similar", choices=["id", "probable", "similar"])
     parser.add_argument("--out", type=Path, default=Path("runs/figures"))
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
@@ -59,12 +59,12 @@ def main() -> None:
     if not (isinstance(process, MultiMask) and process.noise_shown) or model.tokenizer is None:
         raise SystemExit(f"{options.run} is no run of multimdm couple with noise that is shown: {process!r}")
     tales = Tales(model.network.config.max_length)
-    teacher = find_teacher(options.teacher, model.tokenizer, tales.length, torch.device("cpu"))
+    noise = open_quantile_noise(model, tales.length, options.teacher)  # in the order that the model has learnt to read
+    teacher, order = noise.teacher, noise.order
     options.out.mkdir(parents=True, exist_ok=True)
     apply_style()
     save(chance_figure(tales), options.out / "quantile-chance.png")
     u = Streams.spawn(options.seed, 1).uniform((1, tales.length), "cpu")
-    order = order_of(teacher, options.order)
     save(decoded_figure(model, process, teacher, u, order), options.out / "quantile-decoded.png")
     save(prompts_figure(model, process, u), options.out / "quantile-prompts.png")
     by_place = draft_by_position(model, process, teacher, tales, order)

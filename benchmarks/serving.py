@@ -181,8 +181,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="hostile clients instead, for so long")
     parser.add_argument("--pace", type=float, default=1.0, help="of --soak: clients pause so many times longer")
-    parser.add_argument("--bodies", type=int, default=5000, help="of --soak: different malformed bodies")
-    parser.add_argument("--schemathesis", help="of --soak: this program, too, for a tenth of the time")
+    parser.add_argument("--malformed", type=int, help="of --soak: malformed bodies in all (100,000 in 30 minutes)")
+    parser.add_argument("--bodies", type=int, default=5000, help="of --soak: malformed bodies to make others of")
+    parser.add_argument("--schemathesis", help="of --soak: this program, for bodies, then for a tenth of the time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         checkpoint = options.checkpoint or str(Path(directory) / "model")

@@ -1,13 +1,13 @@
 """Does a server stand hostile clients, without its honest ones noticing?
 
     python benchmarks/serving.py --soak 30
-    python benchmarks/serving.py --soak 30 --schemathesis PATH/TO/schemathesis
+    python benchmarks/serving.py --soak 30 --malformed 100000 --schemathesis PATH/TO/schemathesis
 
 64 clients on the loopback. 16 are honest: they ask, compare the answer with the library's for the same seed, think for
 a moment and ask again. 48 are not: streams, readers that take a stream byte by byte or not at all, clients that leave
-in the middle, malformed bodies (made by hypothesis), connections that say nothing or half of a request, heads of many
-kilobytes. Honest clients are alone with the server for a part of every minute, and their latency then is what their
-latency among the others is compared with, so that a busy spell of the machine hits both alike.
+in the middle, malformed bodies (made by hypothesis and schemathesis), connections that say nothing or half of a
+request, heads of many kilobytes. Honest clients are alone with the server for a part of every minute, and their latency
+then is what their latency among the others is compared with, so that a busy spell of the machine hits both alike.
 """
 
 import argparse
@@ -18,12 +18,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
-from soak_bodies import malformed_bodies
+from soak_bodies import by_hypothesis, by_schemathesis, replayed
 from soak_clients import CROWD, Account, Crowd
+
+PER_MINUTE = 100_000 / 30
+"""Malformed bodies, unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,10 @@ class Outcome:
     """After the last client."""
     log: str
     """What the server wrote."""
+    num_bodies: int
+    """Malformed ones that were to be sent."""
+    corpus: dict[str, int] = field(default_factory=dict)
+    """Different malformed bodies before they were changed, by who made them."""
     schemathesis: str = ""
 
     def ratio(self, share: float) -> float:
@@ -74,6 +82,7 @@ class Outcome:
         tracebacks = self.log.count("Traceback")
         return {
             "answers of 500 and more, lost ones, other than the library's": (str(len(faults)), "0", not faults),
+            "malformed bodies that were not sent": _law(self.num_bodies - self.account.requests["malformed"], 0),
             "tracebacks in the server's log": (str(tracebacks), "0", tracebacks == 0),
             "latency of honest clients, p50, mixed / alone": _law(self.ratio(0.5), 2.0),
             "the same, p95": _law(self.ratio(0.95), 2.0),
@@ -97,8 +106,15 @@ def soak(
     served: Any, expected: dict[int, str], request: Callable[[int], dict[str, Any]], options: argparse.Namespace
 ) -> Outcome:
     """`served` has the server's port and pid."""
-    bodies = malformed_bodies(options.bodies, seed=0)
-    crowd = Crowd(served.port, expected, request, bodies, pace=options.pace)
+    corpus = {"hypothesis": by_hypothesis(options.bodies, seed=0)}
+    if options.schemathesis is not None:
+        with urlopen(f"http://127.0.0.1:{served.port}/openapi.json", timeout=10) as answer:
+            described = answer.read().decode()
+        # Drawn five times as slowly, and for each of three paths.
+        corpus["schemathesis"] = by_schemathesis(options.schemathesis, described, options.bodies // 15)
+    bodies = replayed([body for made in corpus.values() for body in made], seed=0)
+    num_bodies = round(PER_MINUTE * options.soak) if options.malformed is None else options.malformed
+    crowd = Crowd(served.port, expected, request, bodies, num_bodies, pace=options.pace)
     sizes, begun = list[Size](), time.monotonic()
     before = Size.of(served.pid)
 
@@ -118,7 +134,9 @@ def soak(
     time.sleep(2)  # for the server to see that all have left
     after = Size.of(served.pid)
     told = _schemathesis(options.schemathesis, served.port, 6 * options.soak, crowd.account)
-    return Outcome(minutes, crowd.account, before, sizes, after, served.log.read_text(errors="replace"), told)
+    log = served.log.read_text(errors="replace")
+    made = {name: len(several) for name, several in corpus.items()}
+    return Outcome(minutes, crowd.account, before, sizes, after, log, num_bodies, made, told)
 
 
 def _schemathesis(program: str | None, port: int, seconds: float, account: Account) -> str:
@@ -150,7 +168,9 @@ def tell(outcome: Outcome) -> bool:
         statuses = {status: count for (who, status), count in sorted(seen.statuses.items()) if who == kind}
         told = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())
         print(f"| {kind} | {number} | {seen.requests[kind]:,} | {told or '-'} |")
-    print(f"\n{seen.compared:,} answers compared with the library's\n")
+    made = ", ".join(f"{number:,} by {name}" for name, number in outcome.corpus.items())
+    print(f"\nmalformed bodies before they were changed: {made}")
+    print(f"{seen.compared:,} answers compared with the library's\n")
     for phase, latencies in seen.latencies.items():
         quantiles = ", ".join(f"p{100 * share:.0f} {_quantile(latencies, share):.3f} s" for share in (0.5, 0.95, 0.99))
         print(

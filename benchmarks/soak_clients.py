@@ -6,12 +6,12 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from soak_bodies import worse
+from soak_bodies import PATHS, Body
 
 CROWD = {"honest": 16, "stream": 8, "slow": 8, "vanish": 8, "malformed": 12, "idle": 8, "oversized": 4}
 """64 clients."""
@@ -19,7 +19,6 @@ ALONE, MIXED = 15.0, 45.0
 """Seconds of a cycle in which honest clients are alone, and in which they are not."""
 SETTLING = 1.0
 """Seconds at the beginning of each that count for neither."""
-PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/trace")
 
 
 @dataclass
@@ -116,12 +115,18 @@ class Crowd:
     expected: dict[int, str]
     """Number of a request -> the library's answer."""
     request: Callable[[int], dict[str, Any]]
-    bodies: list[bytes]
+    bodies: Iterator[Body]
+    """Malformed ones, without an end."""
+    num_bodies: int
+    """How many of them are sent, evenly over the time that is left for them."""
     seed: int = 0
     account: Account = field(default_factory=Account)
     phase: str = "settling"
     pace: float = 1.0
-    """How many times longer all clients pause between requests than those of a server that has a core for itself."""
+    """How many times longer clients pause between requests than those of a server that has a core for itself; those
+    that send malformed bodies have a number to send, and keep to it."""
+    _every: float = 0.0
+    """Seconds from one malformed body of a client to its next."""
 
     async def _pause(self, rng: random.Random, most: float) -> None:
         await asyncio.sleep(self.pace * rng.uniform(0, most))
@@ -210,21 +215,29 @@ class Crowd:
             await self._pause(rng, 2.0)
 
     async def malformed(self, rng: random.Random) -> None:
-        """Bodies that are no requests, or hardly any."""
+        """Bodies that are no requests, or hardly any; who was kept waiting for an answer does not pause."""
+        due = time.monotonic() + rng.uniform(0, self._every)
         while True:
             async with line(self.port) as held:
                 for number in range(50):
-                    body, path = worse(rng.choice(self.bodies), rng), rng.choice(PATHS)
-                    held.send("POST", path, body)
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    if self._left() <= 0:
+                        return
+                    due += self._every
+                    path, content = next(self.bodies)
+                    held.send("POST", path, content)
                     try:
                         async with asyncio.timeout(60):
                             status, _ = await held.answer()
                     except GONE as error:
                         if number == 0 or isinstance(error, TimeoutError):  # else it was closed after the last answer
-                            self.account.wrong.append(f"malformed: no answer to {path} {body[:200]!r}: {error!r}")
+                            self.account.wrong.append(f"malformed: no answer to {path} {content[:200]!r}: {error!r}")
                         break
-                    self.account.see("malformed", status, f"{path} {body!r}")
-                    await self._pause(rng, 0.3)
+                    self.account.see("malformed", status, f"{path} {content!r}")
+
+    def _left(self) -> int:
+        """Malformed bodies that are still to be sent."""
+        return self.num_bodies - self.account.requests["malformed"]
 
     async def idle(self, rng: random.Random) -> None:
         """Say nothing, or half of a head, or half of a body, or nothing more after an answer; and stay."""
@@ -276,6 +289,7 @@ class Crowd:
             others: list[asyncio.Task] = []
             await self._during("alone", min(ALONE, seconds / 4), honest)
             watch(end - time.monotonic())
+            self._every = CROWD["malformed"] * _mixed_seconds(end - time.monotonic()) / max(1, self._left())
             try:
                 others = self._start(tuple(kind for kind in CROWD if kind != "honest"), cycle)
                 await self._during("mixed", min(MIXED, max(0.0, end - time.monotonic())), [*honest, *others])
@@ -301,6 +315,13 @@ class Crowd:
         self.phase = "settling"
         for client in done:
             client.result()
+
+
+def _mixed_seconds(left: float) -> float:
+    """Of the seconds that are left when others come, those in which they are there, but for a little at the end, so
+    that the last answers come before the clients are stopped."""
+    cycles, rest = divmod(left, ALONE + MIXED)
+    return MIXED * cycles + 0.95 * min(MIXED, rest)
 
 
 async def _stop(clients: list[asyncio.Task]) -> None:

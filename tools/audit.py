@@ -5,7 +5,9 @@
 
 The dump is https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip; of it, what concerns pinned packages is
 kept. A finding is fixed by raising the pin; where there is nothing to raise it to, `accepted` says why it does no harm
-here, and an acceptance that no longer matches a finding must go.
+here, and an acceptance that no longer matches a finding must go. That a package has no advisory means something only if
+somebody has looked: `looks` says when, where, for which versions and what was found; a pin that none of them names is
+a finding, too.
 """
 
 import argparse
@@ -98,7 +100,15 @@ def findings(pins: Mapping[str, Version], advisories: Sequence[Advisory], accept
         yield f"{name} is accepted, but no pinned package has it any more: take it out of tools/advisories.json"
 
 
-def strangers(pins: Mapping[str, Version], installed: Mapping[str, str]) -> Iterator[str]:
+def not_looked_into(pins: Mapping[str, Version], looks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Pins of which it is not known whether they have vulnerabilities; another version is another package."""
+    known = {(normalised(name), Version(version)) for one in looks for name, version in one["packages"].items()}
+    for name, version in sorted(pins.items()):
+        if (name, version) not in known:
+            yield f"nobody has looked for vulnerabilities of {name} {version}: --update, or look and say so in looks"
+
+
+def not_audited(pins: Mapping[str, Version], installed: Mapping[str, str]) -> Iterator[str]:
     """Packages of this environment that are not what was audited."""
     for name, version in sorted(installed.items()):
         if name in NOT_PINNED:
@@ -171,10 +181,13 @@ def main() -> int:
     if options.update is not None:
         if options.as_of is None:
             parser.error("--update needs --as-of DATE")
-        data |= {"as_of": options.as_of, "source": "OSV", "advisories": from_osv(options.update, pins)}
+        looked = {"on": options.as_of, "how": "OSV", "packages": {name: str(version) for name, version in pins.items()}}
+        data |= {"as_of": options.as_of, "source": "OSV", "looks": [looked]}
+        data |= {"advisories": from_osv(options.update, pins)}
         ADVISORIES.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     advisories = read_advisories(data)
-    wrong = [*findings(pins, advisories, data["accepted"]), *strangers(pins, installed_packages())]
+    wrong = [*findings(pins, advisories, data["accepted"]), *not_looked_into(pins, data["looks"])]
+    wrong += not_audited(pins, installed_packages())
     for sentence in wrong:
         print(f"audit: {sentence}", file=sys.stderr)
     print(

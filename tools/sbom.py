@@ -72,9 +72,9 @@ def sbom(found: Mapping[str, set[str]]) -> dict[str, Any]:
 
 
 def _component(name: str, reference: str, package: Distribution) -> dict[str, Any]:
-    told = {"type": "library", "bom-ref": reference, "name": name, "version": package.version, "purl": reference}
+    entry = {"type": "library", "bom-ref": reference, "name": name, "version": package.version, "purl": reference}
     licence = _licence(package)
-    return told if licence is None else {**told, "licenses": [licence]}
+    return entry if licence is None else {**entry, "licenses": [licence]}
 
 
 def _licence(package: Distribution) -> dict[str, Any] | None:

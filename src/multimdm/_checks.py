@@ -2,7 +2,10 @@
 
 import math
 import operator
+from collections.abc import Iterable
 from numbers import Real
+
+from multimdm._inert import shown
 
 
 def require(condition: bool, message: str) -> None:
@@ -21,6 +24,14 @@ def check_integer(name: str, value: int, minimum: int) -> int:
         raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}")
     require(number >= minimum, f"{name} must be at least {minimum}; got {number}")
     return number
+
+
+def check_complete(what: str, wanted: Iterable[str], found: Iterable[str]) -> None:
+    """Tensors by their names: none is missing, and none too many."""
+    missing = sorted({*wanted} - {*found})
+    extra = sorted({*found} - {*wanted})
+    require(not missing, f"{what} lacks {len(missing)} tensors, the first is {shown((missing or [''])[0])}")
+    require(not extra, f"{what} has {len(extra)} tensors too many, the first is {shown((extra or [''])[0])}")
 
 
 def check_positive(name: str, value: float | int) -> None:

@@ -81,7 +81,7 @@ def _name(error: OSError, target: Path) -> None:
 
 
 def _mark() -> str:
-    """Who writes."""
+    """The mark of the process that writes."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -167,5 +167,5 @@ def seal(content: dict[str, Any]) -> str:
 
     A flipped bit in a number makes another number, which is no less well-formed.
     """
-    told = json.loads(json.dumps({key: value for key, value in content.items() if key != "sha256"}))  # as it is read
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    kept = json.loads(json.dumps({key: value for key, value in content.items() if key != "sha256"}))  # as it is read
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

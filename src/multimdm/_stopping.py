@@ -29,14 +29,11 @@ class Listener:
     def __init__(self, first: str) -> None:
         """`first`: what is done before the program leaves, as in "the step is finished and saved"."""
         self._words = f"\nstopping: {first} first; a second signal stops at once\n".encode()
-        self._number: int | None = None
+        self.asked = False
+        """Whether this process was asked to stop."""
+        self._number: int = signal.SIGTERM  # unless it hears another: of several ranks one alone may hear
         self._when = 0.0
         self._before: dict[int, Any] = {}
-
-    @property
-    def asked(self) -> bool:
-        """Whether this process was asked to stop."""
-        return self._number is not None
 
     def __enter__(self) -> "Listener":
         if threading.current_thread() is threading.main_thread():
@@ -56,13 +53,14 @@ class Listener:
         """
         if kept is not None:
             print(f"{kept}; the same command goes on", file=sys.stderr, flush=True)
-        number = signal.SIGTERM if self._number is None else self._number
-        return ToldInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+        return ToldInterrupt() if self._number == signal.SIGINT else SystemExit(128 + self._number)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self._number is None:
-            self._number, self._when = number, now
+        if not self.asked:
+            self._when = now
+            self._number = number
+            self.asked = True
             if os.environ.get("RANK", "0") == "0":
                 os.write(2, self._words)  # a handler may interrupt any other way to write
         elif now - self._when > _SAME:

@@ -12,9 +12,12 @@ from multimdm.evaluation.harness import lm
 from multimdm.evaluation.settings import Drawing
 from multimdm.evaluation.store import Store
 from multimdm.evaluation.subject import Subject
+from multimdm.own_text.budget import Request
+from multimdm.own_text.running import shown
 from multimdm.pipeline import model as loading
 from multimdm.serving.catalog import open_checkpoints
 from support.tiny_llada import chat_tokenizer, tiny_llada, write_llada
+from support.tiny_models import tales_model
 
 WITHOUT_NETWORKS = ("prepare", "entropy", "import", "export", "push", "card", "recipes", "info", "models", "completion")
 BY_RANK = ("quickstart", "train-text", "pretrain", "adapt", "couple", "distill", "reproduce")
@@ -62,4 +65,10 @@ def test_measurements(base, asked):
 
 def test_the_server(base, asked):
     open_checkpoints([str(base)])
+    assert asked == ["auto"]
+
+
+def test_the_texts_that_train_text_ends_with(tmp_path, asked):
+    tales_model().save(tmp_path / "model")
+    assert len(shown(Request(tmp_path / "data", tmp_path))) > 0
     assert asked == ["auto"]

@@ -110,6 +110,21 @@ def test_results_report_and_nothing_twice(checkpoint, tmp_path, calls, capsys):
     assert len(calls) == drawn + 2  # and a new temperature costs only itself
 
 
+def test_what_texts_hold_is_not_obeyed(tmp_path, capsys):
+    """JSON by itself escapes neither marks of direction nor the controls from 0x7f on."""
+    words = ["\x1b[31m", "\u202eback", "\x9b2J", "\x7f", "nul\0"]
+    word_model(word_tokenizer(words)).save(tmp_path / "model")
+    command = ["evaluate", str(tmp_path / "model"), "--judge", "none", "--steps", "1", "--num", "8"]
+    assert main([*command, "--temperature", "50", "--json", "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    files = [file.read_text(encoding="utf-8") for file in (tmp_path / "out").rglob("*.json")]
+    assert len(files) > 1
+    for text in (printed, *files):
+        assert not set(text) & set("\x1b\u202e\x9b\x7f\0")
+    texts = " ".join(text for point in json.loads(printed)["measurements"] for text in point["texts"])
+    assert {"\u202e", "\x9b"} <= set(texts)
+
+
 def test_other_weights_are_measured_anew(checkpoint, tmp_path, calls):
     command = ["evaluate", checkpoint, "--steps", "1", "--num", "2", "--out", str(tmp_path / "out")]
     assert main(command) == 0

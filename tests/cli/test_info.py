@@ -1,11 +1,13 @@
 """`multimdm info` and `multimdm recipes`."""
 
+import json
 import re
 
 import pytest
 
 import multimdm
 from multimdm.cli.main import main
+from multimdm.models import DiT, fade_masks
 from multimdm.samplers import SamplingAdvice
 from multimdm.training.schema import RECIPES
 from multimdm.training.shipped import by_command, shipped, word_on
@@ -33,6 +35,15 @@ def test_info_tells_what_a_checkpoint_is(tmp_path, capsys):
     assert "batch_size: 8" in capsys.readouterr().out
 
 
+def test_info_tells_that_masks_fade(tmp_path, capsys):
+    model = tales_model(num_masks=3)
+    assert isinstance(model.network, DiT)
+    model.network = fade_masks(model.network, 0.5)
+    model.save(tmp_path / "model")
+    assert main(["info", str(tmp_path / "model")]) == 0
+    assert "sees sigma(t), masks that fade by (1 - t)^0.5" in " ".join(capsys.readouterr().out.split())
+
+
 def test_info_tells_advice(tmp_path, capsys):
     shown_tales_model(SamplingAdvice(order="confidence", temperature=0.0)).save(tmp_path / "model")
     assert main(["info", str(tmp_path)]) == 0
@@ -41,6 +52,24 @@ def test_info_tells_advice(tmp_path, capsys):
     assert "temperature 0.0 (advised)" in text
     assert "steps 4 (as usual)" in text
     assert "noise tied to the text and shown" in text
+
+
+def test_info_tells_figures(tmp_path, capsys):
+    """Of a built-in model its card's, of a run its last validation's; damaged records are none."""
+    assert main(["info", "tales"]) == 0
+    assert "  figures    256 samples, seed 0" in capsys.readouterr().out
+    causal_tales_model().save(tmp_path / "run" / "model")
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "figures    none here: multimdm evaluate measures" in capsys.readouterr().out
+    valid = {"kind": "valid", "standard_error": 0.012, "bound": True, "one_step": False}
+    records = [{**valid, "step": 500, "nelbo": 2.5}, {**valid, "step": 1000, "nelbo": 1.25}]
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "figures    validated after 1,000 steps: NELBO 1.2500 ± 0.0120 nats/token" in capsys.readouterr().out
+    metrics.write_text('{"kind": "valid", "step": []}', encoding="utf-8")
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "figures    none here" in capsys.readouterr().out
 
 
 def test_info_of_an_autoregressive_model(tmp_path, capsys):

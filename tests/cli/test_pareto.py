@@ -199,6 +199,17 @@ def test_names_that_pictures_could_take_for_something_else(models, tmp_path):
     assert (tmp_path / "out" / "pareto-K1.png").exists()
 
 
+def test_models_can_compute_in_another_precision(models, tmp_path):
+    arguments = ["--steps", "1", "--num", "2", "--temperatures", "1", "--align-entropy", "none"]
+    fingerprints = []
+    for precision in ("auto", "bfloat16"):
+        out = tmp_path / precision
+        assert main(["pareto", models[0], *arguments, "--precision", precision, "--out", str(out)]) == 0
+        (found,) = json.loads((out / "results.json").read_text())
+        fingerprints.append(found["fingerprint"])
+    assert fingerprints[1] == f"{fingerprints[0]}, bfloat16"
+
+
 def test_pareto_needs_a_checkpoint(tmp_path, capsys):
     assert main(["pareto", "--out", str(tmp_path / "out")]) == 2
     assert "give one or more checkpoints" in capsys.readouterr().err

@@ -167,10 +167,10 @@ def test_the_trace_reads_without_colour(checkpoints, capsys):
     assert "◇" not in rows[3]
     assert "◆" not in rows[3]
     assert "\x1b" not in out
-    assert "◆ mask of the final token  ◇ other mask" in out
-    assert "◇ other token" in run(capsys, checkpoints / "uniform", "--num", 1, "--trace", "--length", 4)
+    assert "◆ mask of the final token  ◇ another mask" in out
+    assert "◇ another token" in run(capsys, checkpoints / "uniform", "--num", 1, "--trace", "--length", 4)
     assert "◇ not made yet" in run(capsys, checkpoints / "causal", "--num", 1, "--trace", "--length", 4)
-    assert "other mask" not in run(capsys, checkpoints / "one", "--num", 1, "--trace", "--length", 4)
+    assert "another mask" not in run(capsys, checkpoints / "one", "--num", 1, "--trace", "--length", 4)
 
 
 def test_the_kinds_have_colours_of_their_own(checkpoints, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from multimdm.cli.main import main
 from multimdm.cli.training import parsed
 from multimdm.models import DiT
 from multimdm.process import MultiMask
-from support.runs import metrics, tiny, write_recipe
+from support.runs import metrics, tiny, tiny_distillation, tiny_starts, write_recipe
 
 
 @pytest.fixture
@@ -58,6 +58,25 @@ def test_a_dry_run_tells_what_it_takes_and_trains_nothing(recipe, tmp_path, caps
     assert "h100" not in capsys.readouterr().out
     assert main([*command, "--gpu", "abacus"]) == 2
     assert "--gpu must be one of b200, h200, h100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["adapt", "distill"])
+def test_what_continues_a_checkpoint_has_a_dry_run_too(command, tmp_path, capsys):
+    start = tiny_starts(tmp_path)["mdlm"]
+    shared = {name: tiny()[name] for name in ("data", "train", "log")}
+    data = {
+        "adapt": {**shared, "init": str(start), "process": {"num_masks": 7}},
+        "distill": tiny_distillation(start),
+    }[command]
+    recipe = tmp_path / "continued.yaml"
+    recipe.write_text(yaml.safe_dump(data), encoding="utf-8")
+    out = tmp_path / "run"
+    assert main([command, str(recipe), "--out", str(out), "--dry-run", "--ranks", "2", "--gpu", "a100"]) == 0
+    shown = capsys.readouterr().out
+    assert "384 tokens per step on 2 ranks: 192 each, 4 sequences at once" in shown
+    assert "on 2 a100s: fits into 80 GB" in shown
+    assert ("  teacher " in shown) == (command == "distill")
+    assert not out.exists()
 
 
 def test_a_dry_run_without_the_data(recipe, capsys):
@@ -212,3 +231,20 @@ def test_sections_that_may_be_left_out_can_be_overridden(capsys):
     with pytest.raises(SystemExit):
         parsed("distill", [*arguments, "--consistency.rounds", "9"])
     assert "the step size would exceed 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "recipe", "remedy"),
+    [
+        ("couple", "tales-quantile", "multimdm pretrain tales-ar makes it"),
+        ("distill", "tales-distill-gumbel", "multimdm adapt tales-multimdm-cont makes it"),
+        ("couple", "owt-quantile", "the recipe's first lines say what makes it"),
+    ],
+)
+def test_a_start_that_is_still_to_be_trained_is_named_at_once(command, recipe, remedy, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([command, recipe]) == 2
+    said = capsys.readouterr().err
+    assert "is not a checkpoint directory" in said
+    assert remedy in said
+    assert list(tmp_path.iterdir()) == []

@@ -36,9 +36,9 @@ def test_every_prefix_meets_the_weights_within_one_document(sources):
     order = drawn([source(i, n) for i, n in enumerate(lengths)], weights)
     share = np.array(weights) / sum(weights)
     tokens = np.zeros(len(weights))
-    longest = np.array([max(n) for n in lengths])
+    longest = np.array([max(n) + 1 for n in lengths])
     for number, length in order:
-        tokens[number] += length
+        tokens[number] += length + 1  # the EOS behind it counts, too
         # No source is ahead of another by more than its last document.
         assert (tokens / share).max() - (tokens / share).min() <= (longest / share).max() + 1e-9
         assert (np.abs(tokens - share * tokens.sum()) <= max(longest / share) * share + 1e-9).all()

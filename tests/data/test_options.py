@@ -19,6 +19,7 @@ from multimdm.data.options import PrepareOptions
         ({"separator": ""}, "--separator must be the text of one line"),
         ({"max_documents": 0}, "--max-documents must be at least 1; got 0"),
         ({"valid_last": 0}, "--valid-last must be at least 1; got 0"),
+        ({"valid_fraction": -0.1}, "--valid-fraction must be between 0 and 1; got -0.1"),
         ({"valid_fraction": 1.0}, "--valid-fraction must be between 0 and 1; got 1.0"),
         ({"valid_fraction": float("nan")}, "--valid-fraction must be between 0 and 1; got nan"),
         ({"valid_fraction": 0.1, "valid_last": 3}, "give only one of --valid, --valid-fraction and --valid-last"),

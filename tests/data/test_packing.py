@@ -29,7 +29,7 @@ def rows(layout, batches) -> list[list[int]]:
     """The valid part of each sequence; what follows must be padding."""
     blocks = [block for batch in batches for block in layout.add(encoded(batch))] + list(layout.finish())
     result = []
-    for ids, lengths in blocks:
+    for ids, lengths, _ in blocks:
         assert ids.dtype == np.uint16
         assert ids.shape == (len(lengths), layout.frame.length)
         for row, n in zip(ids.tolist(), lengths.tolist(), strict=True):

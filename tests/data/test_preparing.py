@@ -105,6 +105,13 @@ def test_splits(split, held_out, corpus, tmp_path):
     assert texts(tmp_path / "out" / "train") == [text for text in TEXTS if text not in held_out]
 
 
+def test_a_fraction_of_nothing_holds_nothing_out(tmp_path):
+    (tmp_path / "novel.txt").write_text("all on one line", encoding="utf-8")
+    result = prepare(options(tmp_path / "novel.txt", valid_fraction=0.0), tmp_path / "out")
+    assert list(result.manifests) == ["all"]
+    assert texts(tmp_path / "out") == ["all on one line"]
+
+
 def test_valid_source_and_limit(corpus, tmp_path):
     (tmp_path / "valid.txt").write_text("the cat\n", encoding="utf-8")
     prepare(options(corpus, max_documents=3, valid=(str(tmp_path / "valid.txt"),)), tmp_path / "out")
@@ -208,8 +215,17 @@ def test_others_files_are_never_replaced(corpus, tmp_path):
     [
         (" \n\n\t\n", {}, r"source '.*a\.txt' has no text: all its documents are blank"),
         ("short\n", {"drop_last": True}, r"the 1 documents do not fill one sequence; .* leave out --drop-last"),
-        ("a\nb\n", {"valid_last": 2}, r"no document is left to train on: --valid-last holds out all"),
-        ("a\nb\n", {"valid_fraction": 0.1}, "no document is held out: the corpus is too small"),
+        ("a\nb\n", {"valid_last": 2}, r"--valid-last 2 holds out all of them, and there are only 2 documents; break"),
+        (
+            "a long line\n",
+            {"valid_fraction": 0.05},
+            r"one in 20, and there is only 1 document; break its lines, .* hold out nothing with --valid-fraction 0",
+        ),
+        (
+            "a\nb\n",
+            {"valid_fraction": 0.1, "documents": "file"},
+            r"only 1 document; .* with --documents line, hold out",
+        ),
         ("a\n", {"tokenizer": "./nowhere"}, r"--tokenizer \./nowhere: there is no such directory"),
         ("a\n", {"valid": ("none.txt",)}, r"source 'none\.txt': there is no such file"),
     ],

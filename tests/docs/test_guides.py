@@ -56,7 +56,7 @@ NUMBER = {
     "method": 1,
     "models": 4,
     "own-text": 3,
-    "quantile": 7,
+    "quantile": 6,
     "reproduction": 6,
     "scaling": 3,
 }

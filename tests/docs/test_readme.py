@@ -1,5 +1,7 @@
 """What the README shows must work."""
 
+import ast
+import json
 import re
 import shutil
 from pathlib import Path
@@ -9,10 +11,22 @@ import torch
 
 from multimdm.cli.main import main
 from multimdm.cli.training import parsed
+from multimdm.data import Tales
+from multimdm.pipeline.builtin_cards import builtin_card
+from multimdm.report.reproduction_report import read_study
 from support.shortening import with_options
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+QUOTED = [block.replace("\n> ", " ") for block in re.findall(r"^> (.*(?:\n> .*)*)$", README, flags=re.MULTILINE)]
+"""Stories that it shows."""
+
+
+def valid(story: str) -> bool:
+    """Whether it is a story of Tales, from beginning to end."""
+    return bool(Tales().valid(torch.tensor([Tales().encode(story)])))
 
 
 def run_snippet(containing: str) -> dict:
@@ -34,8 +48,8 @@ def test_the_tales_snippet_runs(capsys):
     assert text.count(".") >= 5
     assert "[True, True, True]" in text.replace("\n", "")
     assert f"{names['tales'].vocab_size} words" in README
-    story = " ".join(line.removeprefix("> ") for line in README.splitlines() if line.startswith("> "))
-    assert bool(names["tales"].valid(torch.tensor([names["tales"].encode(story)])))
+    assert len(QUOTED) == 2
+    assert all(map(valid, QUOTED))
     assert f"{names['tales'].entropy_per_token:.2f} nats per token" in README.replace("\n", " ")
 
 
@@ -77,14 +91,49 @@ def test_the_quickstart_and_what_follows_it(place, monkeypatch):
 
 
 def test_the_first_text(place, monkeypatch, capsys):
-    """Without a checkpoint, anywhere; the prompt is kept."""
+    """Without a checkpoint, anywhere; the prompt is kept, and nothing that a reader sees first has a mistake."""
     monkeypatch.chdir(place)
-    assert main(["sample", "--steps", "2"]) == 0
-    assert "by 2 network calls" in capsys.readouterr().err
+    (line,) = re.findall(r"^pip install \.\nmultimdm (sample .*)$", README, flags=re.MULTILINE)
+    assert main([*line.split(), "--json"]) == 0
+    said = capsys.readouterr()
+    assert "by 2 network calls" in said.err
+    printed = [sample["text"] for sample in json.loads(said.out)["samples"]]
     run_snippet("multimdm.load")
-    stories, completed = capsys.readouterr().out.splitlines()
-    assert len(eval(stories)) == 2
-    assert eval(completed)[0].startswith("Lily raced to the harbor")
+    stories, completed = map(ast.literal_eval, capsys.readouterr().out.splitlines())
+    assert stories == printed[:2]
+    assert QUOTED[0] in stories
+    assert completed[0].startswith("Lily raced to the harbor")
+    assert all(map(valid, (*printed, *completed)))
+
+
+def test_what_it_says_of_quantile_noise_is_what_three_seeds_gave():
+    (study,) = read_study(ROOT / "docs" / "results" / "quantile-tales.json")
+    ppl = {
+        e.label: {one.measurement.steps: one.measurement.gen_ppl.value for one in e.aligned if one.measurement.gen_ppl}
+        for e in study.evaluations
+    }
+    distilled = [label for label in ppl if " + " in label]
+    at_random = [label for label in distilled if "confidence" not in label]
+    ours, masked, best = ppl["quantile"][2], ppl["MDLM"][16], min(ppl[label][16] for label in at_random)
+    said = f"2 calls (perplexity {ours:.0f}) beat 16 of masked ({masked:.0f}) and distilled models ({best:.0f} at best)"
+    assert said in README
+    assert ours < best < masked
+    assert study.seeds == 3
+    surest_first = [label for label in ppl if label.endswith("confidence")]
+    below = min(K for label in surest_first for K, value in ppl[label].items() if value < ours)
+    assert f"those get below it from {below} calls on" in README
+
+
+def test_figures_of_built_in_models_are_those_of_their_cards():
+    text = README.replace("\n", " ")
+    figures, masked = builtin_card("tales").figures, builtin_card("tales-mdlm").figures
+    few = "{:.1f}, {:.1f} and {:.1f}".format(*(one.gen_ppl.value for one in figures))
+    assert f"have an exact perplexity of {few} " in text
+    assert f"without a mistake in {100 * figures[1].valid_stories.value:.0f}% of cases, in two calls" in text
+    told = re.findall(r"6,000 steps, ([\d,]+), ([\d,]+) and ([\d,]+)\)", text)
+    assert [float(number.replace(",", "")) for number in told[0]] == pytest.approx(
+        [one.gen_ppl.value for one in masked], rel=0.005
+    )
 
 
 def test_the_other_commands_run(place, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from multimdm.evaluation.likelihood import log_likelihood_bound
-from multimdm.objectives.rows import rows_on
+from multimdm.objectives.base import rows_on
 from multimdm.objectives.times import stratified_times
 from multimdm.process import MultiMask, Schedule, Streams
 

@@ -127,3 +127,22 @@ def test_all_references_of_math500():
     answers = sorted({item["answer"] for item in items})[::8]
     same = [pair for pair in itertools.combinations(answers, 2) if same_answer(*pair)]
     assert len(same) < 5  # degrees, units and the like
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "open({path!r}, 'w')",
+        "1 + open({path!r}, 'w')",
+        "(lambda: open({path!r}, 'w'))()",
+        "x = open({path!r}, 'w')",
+        r"\text{{open({path!r}, 'w')}}",
+        r"1}} The final answer is open({path!r}, 'w'). \boxed{{2",
+        "__import__('pathlib').Path({path!r}).touch()",
+    ],
+)
+def test_answers_are_not_run(answer, tmp_path):
+    """Models write them, and sympy's own parser runs Python."""
+    path = tmp_path / "written"
+    assert not same_answer(answer.format(path=str(path)), "7")
+    assert not path.exists()

@@ -80,5 +80,10 @@ def test_the_command(tmp_path, capsys):
     assert found["steps"] == 2
     assert 0 <= found["value"]["low"] <= found["value"]["value"] <= found["value"]["high"] <= 1
     assert found["value"]["value"] < found["real"]  # random weights beside stories
+    assert main([*arguments, "--align-entropy", "corpus", "--json"]) == 0
+    of_all = json.loads(capsys.readouterr().out)
+    (aligned,) = of_all["aligned"]
+    taus = [one["temperature"] for one in of_all["mauves"]]
+    assert taus == [1.0, aligned["measurement"]["temperature"]]
     assert main(["evaluate", str(tmp_path / "model"), "--steps", "2", "--mauve", "tales"]) == 2
     assert "--mauve needs a network that has features" in capsys.readouterr().err

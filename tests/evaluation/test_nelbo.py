@@ -9,7 +9,7 @@ from multimdm.evaluation.held_out import validation_times
 from multimdm.evaluation.nelbo import NelboSums, nelbo_sums
 from multimdm.models import DiT, DiTConfig
 from multimdm.objectives import Batch, Elbo, NextToken
-from multimdm.objectives.rows import rows_on
+from multimdm.objectives.base import rows_on
 from multimdm.process import MultiMask, Schedule, Streams, Uniform
 from support.quadrature import unit_interval
 

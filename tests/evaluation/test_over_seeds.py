@@ -10,6 +10,7 @@ from scipy import stats
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.mask_reading import MaskReading
+from multimdm.evaluation.mauve import Mauve
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.over_seeds import mean_over_seeds, over_seeds, ratios_over_seeds
@@ -174,6 +175,19 @@ def test_what_masks_tell_and_where_networks_lose_over_seeds():
     assert [at.time for at in lost.by_time] == pytest.approx([0.9, 0.1])
     assert lost.by_time[1].nats.value == pytest.approx(5.0)
     assert over_seeds([evaluation(value) for value in VALUES]).mask_reading is None
+
+
+def test_mauve_over_seeds():
+    """The interval is over seeds, and ends at 1 at the latest."""
+
+    def one(value: float) -> Evaluation:
+        share = Estimate(value / 14, 0.0, 1.0)
+        return replace(evaluation(value), mauves=(Mauve(4, value / 10, "reader", 8, share, value / 20),))
+
+    (found,) = over_seeds([one(value) for value in VALUES]).mauves
+    mean, low, _ = mean_over_seeds([value / 14 for value in VALUES])
+    assert (found.value.value, found.value.low, found.value.high) == pytest.approx((mean, low, 1.0))
+    assert (found.temperature, found.real) == pytest.approx((1.0, 0.5))
 
 
 def test_one_seed_keeps_its_intervals_over_samples():

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from multimdm.data.prepared import Example
+from multimdm.evaluation.real_text import RealText
 from multimdm.evaluation.recall import has_recall, log_probs_given_noise, one_step_log_probs, one_step_recall
 from multimdm.models import show_noise
 from multimdm.pipeline import Model
@@ -68,11 +69,10 @@ def test_it_is_the_law_of_samples_in_one_step(kind):
     assert chi_square_p(counts, exact(subject, 1.0)) < REJECT
 
 
-class Text:
+class Text(RealText):
     """Two texts, of which the second has padding."""
 
     name = fingerprint = "text"
-    nats_per_token = None
     ids = torch.tensor([[0, 1, 2], [3, 1, 0]])
     valid = torch.tensor([[True, True, True], [True, False, False]])
 

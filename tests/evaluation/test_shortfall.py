@@ -84,8 +84,8 @@ def test_who_can_be_compared():
     V = TALES.vocab_size
     assert falls_short(tales_model())
     assert falls_short(perfect_model(Uniform(V), TALES))
-    strangers = [shown_tales_model(), causal_tales_model(), Model(tiny_dit(V, 2, 48), MultiMask(V, 2))]
-    for model in strangers:
+    others = [shown_tales_model(), causal_tales_model(), Model(tiny_dit(V, 2, 48), MultiMask(V, 2))]
+    for model in others:
         assert not falls_short(model)
         with pytest.raises(ValueError, match="models of Tales alone"):
             shortfall_on_data(model, TalesText(TALES), 2)

@@ -81,7 +81,7 @@ def test_a_flipped_bit_is_not_a_figure(tmp_path, caplog):
             assert json.loads(bytes(damaged)) == json.loads(content)
 
 
-def test_results_of_older_versions_have_no_seal(tmp_path):
+def test_a_result_without_its_sha256_is_measured_anew(tmp_path, caplog):
     work = Work()
     first = Store(tmp_path).remembered(Result, {}, work)
     (file,) = tmp_path.iterdir()
@@ -89,7 +89,8 @@ def test_results_of_older_versions_have_no_seal(tmp_path):
     del content["sha256"]
     write_json(file, content)
     assert Store(tmp_path).remembered(Result, {}, work) == first
-    assert work.times == 1
+    assert work.times == 2
+    assert f"{file} is damaged" in caplog.text
 
 
 def test_a_measurement_of_before_a_field_was_there_is_measured_anew(subject):

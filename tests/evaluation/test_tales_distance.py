@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from multimdm.evaluation.tales_distance import chance_level, source_laws, tales_distances
+from multimdm.evaluation.tales_distance import chance_level, source_frequencies, tales_distances
 from multimdm.process import Streams
 from support.present import present
 from support.tiny_models import TALES
 
 
 def test_the_law_of_the_source_is_made_once_and_whole():
-    laws = source_laws(TALES)
-    assert source_laws(TALES) is laws
+    laws = source_frequencies(TALES)
+    assert source_frequencies(TALES) is laws
     assert laws.tokens.shape == (TALES.length * TALES.vocab_size,)
     assert laws.pairs.shape == (TALES.vocab_size**2,)
     by_position = laws.tokens.view(TALES.length, TALES.vocab_size).sum(1)

@@ -1,6 +1,9 @@
 """Names on the Hub where there is none: one sentence, at once, whatever the name is for."""
 
+import os
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -37,6 +40,30 @@ def test_nobody_listens(ask, monkeypatch, tmp_path, caplog):
     assert time.monotonic() - start < 5
     assert "\n" not in str(caught.value)
     assert "Retrying" not in caplog.text
+
+
+TOKENIZER = "from multimdm.data.foreign_tokenizers import load_tokenizer as ask"
+DATA_SET = """
+from multimdm.data.documents import Reading
+from multimdm.data.sources import open_source
+def ask(name):
+    return list(open_source(f"hf:{name}", Reading()).documents(lambda _: None))
+"""
+
+
+@pytest.mark.parametrize(("how", "package"), [(TOKENIZER, "transformers"), (DATA_SET, "datasets")])
+def test_it_is_missed_before_its_package_is_imported(how, package, tmp_path):
+    """The import takes longer than the Hub's silence."""
+    program = (
+        f"import sys\n{how}\n"
+        "try:\n    ask('org/name')\n"
+        f"except ValueError as error:\n    print('Hub cannot be reached' in str(error), {package!r} in sys.modules)"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    environment = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["True", "False"], done.stderr
 
 
 @pytest.mark.parametrize("ask", [tokenizer, data_set, judge])

@@ -41,8 +41,8 @@ _ALL: Mapping[str, Mapping[str, Any]] = {"as usual": {}, "temperature 0": {"temp
 _GUIDED = {"order": "confidence", "guidance": 1.5}
 
 
-def _of_system(system: str) -> Model:
-    model = tiny_job(system=system, network={"dropout": 0.0}).model
+def _of_system(system: str, **network: Any) -> Model:
+    model = tiny_job(system=system, network={"dropout": 0.0, **network}).model
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for weights in model.network.parameters():
@@ -63,7 +63,8 @@ def _tied_unseen() -> Model:
 
 
 _MODELS: Mapping[str, tuple[Callable[[], Model], Mapping[str, Mapping[str, Any]]]] = {
-    "one mask": (lambda: tales_model(1), _MASKED),
+    # Where all is hidden behind one mask, places are alike but for their number, and rounding would choose the surest.
+    "one mask": (lambda: _of_system("mdlm", absolute_positions=True), _MASKED),
     "three masks": (lambda: tales_model(3, seed=1), _MASKED),
     "three masks by Bayes' rule": (_reading_by_rule, {**_ALL, "confidence": {"order": "confidence"}}),
     "uniform states": (lambda: _of_system("duo"), {**_ALL, "on posterior": {"temperature_on": "posterior"}}),

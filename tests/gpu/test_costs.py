@@ -13,14 +13,25 @@ TRAINING = {
     "multimask": (17.5, 0.024, 2),  # the scheduler for CPUs takes two passes for the sums of groups
     "multimask, random": (15.5, 0.024, 2),
     "multimask, context": (17.5, 0.030, 2),
+    "a mask for every token": (253.0, 0.024, 2),  # the sums of groups are as large as the logits, and in float64
+    "multimask, mistakes": (17.5, 0.027, 2),
+    # Waits: which sequences have mistakes, where the network is asked for them, and where it is asked in that call.
+    "multimask, own mistakes": (17.5, 0.040, 5),
     "duo": (15.0, 0.0175, 2),
     "autoregressive": (15.0, 0.008, 2),
-    "candi": (90.0, 0.019, 2),  # the noise has as many numbers as there are logits, and is drawn in float64
+    "duo, relaxed": (18.0, 0.033, 2),
+    "candi": (16.5, 0.019, 2),
     # Two tables. Waits: where the student, and where the teacher, is asked; how many rows of a chunk the teacher knows.
-    "consistency": (32.0, 0.023, 4),
+    "consistency": (32.0, 0.024, 4),
+    "consistency, smoothed": (42.5, 0.024, 4),
+    "consistency, gaussian": (24.0, 0.033, 4),
     # Two tables. Waits: as above, and where something is still hidden after the first of the teacher's two steps.
     "sdtt": (46.0, 0.058, 5),
-    "coupled": (52.0, 0.026, 2),  # what x_1 tells joins the logits in a table of its own
+    "sdtt, uniform states": (123.0, 0.068, 5),  # the evidence of the state joins each prediction in a table of its own
+    "tied": (52.0, 0.026, 2),  # what x_1 tells joins the logits in a table of its own
+    "tied, noise shown": (33.5, 0.022, 2),
+    # Waits: for which sequences the network guesses a draft, and where it is asked in that call.
+    "tied, drafts": (53.5, 0.026, 4),
 }
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from multimdm.objectives.divergence import _FusedDivergence, divergence
-from multimdm.process import fused_readout, fusing, readout
+from multimdm.process import fused_readout, places, readout
 from multimdm.process.assignment import Groups
 from multimdm.process.draws import draw_token, invert_cdf
 from pretend_gpu import pretend_gpu
@@ -95,17 +95,17 @@ def test_one_graph_serves_all_numbers_of_rows(monkeypatch):
         graphs.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(fusing, "_compiled", lambda function, any_shape: torch.compile(function, backend=backend))
+    monkeypatch.setattr(places, "_compiled", lambda function, any_shape: torch.compile(function, backend=backend))
     clean = torch.zeros(9, dtype=torch.long)
     function = fused_readout._read_picked.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
     torch._dynamo.reset()
     for rows in (2, 5, 9):
         table = torch.randn(rows, V)
-        picked, _ = fusing.run_compiled(function, (table, clean[:rows]), False)
+        picked, _ = places.run_compiled(function, (table, clean[:rows]), False)
         torch.testing.assert_close(picked, table.log_softmax(-1)[:, 0])
     assert len(graphs) == 1
 
 
 def test_nothing_is_compiled_on_a_cpu(monkeypatch):
-    monkeypatch.setattr(fusing, "has_compiler", lambda: True)
-    assert not fusing.fuses(torch.ones(3, 3))
+    monkeypatch.setattr(places, "has_compiler", lambda: True)
+    assert not places.fuses(torch.ones(3, 3))

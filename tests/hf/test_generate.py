@@ -222,7 +222,7 @@ def test_without_one_the_models_own_is_heard():
         ({"num_beams": 4}, "no option 'num_beams' for models that draft all positions of a text together; leave it"),
         ({"streamer": print}, "no option 'streamer' for models that draft all positions of a text together"),
         ({"output_scores": True}, "no option 'output_scores' for models"),
-        ({"step": 4}, "there is no option 'step'; did you mean steps?"),
+        ({"step": 4}, "there is no option 'step'; did you mean 'steps'?"),
         ({"num_return_sequences": 0}, "num_return_sequences must be at least 1; got 0"),
         ({"attention_mask": torch.ones(1, 3)}, r"attention_mask must have the shape of input_ids, \[1, 2\]"),
     ],

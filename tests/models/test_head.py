@@ -40,6 +40,43 @@ def test_loss_and_gradients_are_those_of_the_plain_computation(dtype, entries, m
         torch.testing.assert_close(one, other, **tolerance)
 
 
+def test_what_is_kept_outlives_the_logits_and_rows_without_a_loss_have_no_slope(monkeypatch):
+    """Slopes are written over the logits: of 23 rows four are reduced at once and sixteen multiplied."""
+    monkeypatch.setattr("multimdm.models.head._CHUNK_ENTRIES", 4 * 7)
+    torch.manual_seed(0)
+    inputs = features, weight, bias = [torch.randn(shape, requires_grad=True) for shape in ((23, 3), (7, 3), (7,))]
+    seen = []
+
+    def reduce(logits, rows):
+        seen.append((rows.start, rows.stop))
+        share = logits.square().sum() if rows.start % 8 == 0 else logits.new_zeros(())
+        return share, logits, logits[:, 2]
+
+    loss, kept, column = reduce_logits(features, weight, bias, reduce)
+    assert seen == [(0, 4), (4, 8), (8, 12), (12, 16), (16, 20), (20, 23)]
+    logits = F.linear(features, weight, bias)
+    torch.testing.assert_close(kept, logits)
+    torch.testing.assert_close(column, logits[:, 2])
+    plain = logits[torch.arange(23) // 4 % 2 == 0].square().sum()
+    torch.testing.assert_close(loss, plain)
+    for one, other in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(plain, inputs), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_gradient_of_the_matrix_is_not_filled_with_zeros_before_it_is_written():
+    """A pass over the largest tensor of a step, and its memory twice."""
+    with torch.profiler.profile(record_shapes=True) as profiled:
+        features, weight = torch.randn(5, 3, requires_grad=True), torch.randn(701, 3, requires_grad=True)
+        bias = torch.zeros(701, requires_grad=True)
+        loss = reduce_logits(features, weight, bias, lambda logits, rows: logits.square().sum())
+        assert isinstance(loss, torch.Tensor)
+        loss.backward()
+    events = profiled.events() or ()
+    filled = [event.input_shapes[0] for event in events if event.name in ("aten::fill_", "aten::zero_")]
+    assert filled
+    assert [701, 3] not in filled
+
+
 def test_without_a_loss_there_is_no_gradient_and_no_graph():
     features, weight, bias = torch.randn(5, 3, requires_grad=True), torch.randn(7, 3), torch.randn(7)
     best = reduce_logits(features, weight, bias, lambda logits, rows: logits.argmax(-1))

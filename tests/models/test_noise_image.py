@@ -1,14 +1,16 @@
 """Gaussian noise on all embeddings: d numbers per position have the law of V."""
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 from scipy import stats
 
 from multimdm.models import DiT, DiTConfig
-from multimdm.models.layers import noise_image
+from multimdm.models.layers import noise_image, standing_weights
 from multimdm.process import Hybrid, Mixture, NoisyMixture
+from support.roots import Roots
 
 V, D = 40, 6
 
@@ -53,6 +55,21 @@ def test_the_gradient_has_the_mean_of_the_dense_one():
     z = (means[0] - means[1]) / torch.sqrt(errors[0] ** 2 + errors[1] ** 2)
     assert stats.chi2.sf(float((z**2).sum()), z.numel()) > 1e-4
     assert float(means[0].abs().max()) > 20 * float(errors[0].max())  # there is something to compare
+
+
+def plain_image(noise: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The Gram matrix and its root, left to automatic differentiation."""
+    return noise @ torch.linalg.cholesky(rows.T @ rows).mT
+
+
+def test_value_and_gradient_are_those_of_the_root_of_the_gram_matrix():
+    noise = torch.randn(3, 5, D, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    results = []
+    for image in (plain_image, noise_image):
+        rows = table().requires_grad_()
+        value = torch.tanh(0.3 * image(noise, rows) + 0.5).pow(2).sum()
+        results.append((value, *torch.autograd.grad(value, rows)))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-14)
 
 
 def test_other_sizes_are_refused():
@@ -107,3 +124,49 @@ def test_noise_is_added_to_the_embedding():
     embedded = net.vocab_embed.mix_noisy(NoisyMixture(torch.ones(1, 3, 1), ids, noise, scale), V)
     plain = net.vocab_embed.rows[ids[..., 0]] + scale[..., None] * (noise @ net.vocab_embed.rows[:V])
     torch.testing.assert_close(embedded, plain)
+
+
+# -------------------------------------------------------------- while weights stand still
+
+
+def small_parts(net: DiT, process: Hybrid, kept: bool) -> tuple[int, torch.Tensor]:
+    """How many roots three parts of a batch take, forward and backward, and the sum of their gradients."""
+    net.zero_grad()
+    with Roots() as roots, standing_weights() if kept else nullcontext():
+        for seed in range(3):
+            generator = torch.Generator().manual_seed(seed)
+            state = process.corrupt(torch.randint(0, V, (2, 5), generator=generator), 0.6, generator)
+            net(process.shown(state, 0.6), 0.6).pow(2).sum().backward()
+    assert net.vocab_embed.embedding.grad is not None
+    return roots.made, net.vocab_embed.embedding.grad.clone()
+
+
+def test_parts_of_a_step_share_a_root_and_change_nothing():
+    net, process = network(), Hybrid(V, noise_dim=8)
+    each, apart = small_parts(net, process, kept=False)
+    once, shared = small_parts(net, process, kept=True)
+    assert (each, once) == (3, 1)
+    assert torch.equal(apart, shared)
+
+
+def test_changed_weights_have_a_root_of_their_own():
+    net, process = network(), Hybrid(V, noise_dim=8)
+    shown = process.shown(process.corrupt(torch.randint(0, V, (2, 5)), 0.6), 0.6)
+    with standing_weights():
+        before = net(shown, 0.6)
+    with torch.no_grad():
+        net.vocab_embed.embedding.copy_(torch.randn(V + 1, 8))
+    fresh = net(shown, 0.6)
+    with standing_weights():
+        after = net(shown, 0.6)
+    assert torch.equal(after, fresh)
+    assert not torch.equal(after, before)
+
+
+def test_two_networks_do_not_share_a_root():
+    nets = network(), network(2.5)
+    shown = Hybrid(V, noise_dim=8).prior((1, 5)).latent
+    x = NoisyMixture(torch.zeros(1, 5, 1), torch.zeros(1, 5, 1, dtype=torch.long), shown.noise, torch.ones(1, 5))
+    with standing_weights():
+        kept = [net.vocab_embed.mix_noisy(x, V) for net in nets]
+    torch.testing.assert_close(kept[1], 2.5 * kept[0])

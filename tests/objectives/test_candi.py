@@ -39,7 +39,7 @@ def plain_loss(net: DiT, process: Hybrid, given: Batch) -> Tensor:
     soft = 0.5 * rows[V] + 0.5 * (w @ rows[:V]) / torch.sqrt(1 + sigma**2)
     inputs = torch.where(hidden[..., None], soft, rows[given.ids])
     with_inputs = copy.copy(net)
-    with_inputs.__dict__["_embed"] = lambda _: inputs
+    with_inputs.__dict__["_embed"] = lambda *_: inputs
     log_probs = with_inputs(given.ids, given.times, None, given.valid).log_softmax(-1)
     v = process.schedule(given.times)
     per_token = log_probs.gather(-1, given.ids[..., None])[..., 0] * (v.d_alpha / v.one_minus_alpha)[:, None] * hidden

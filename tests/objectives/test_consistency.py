@@ -48,7 +48,7 @@ def plain(
     s = given.times * (1 - delta)
     t = s + delta
     apart = options.visible_target == "skip"
-    x_s, x_t = couple(process.path_to(), given.ids, s, t, options.coupling, copy.deepcopy(given.generator), apart)
+    x_s, x_t = couple(process, given.ids, s, t, options.coupling, copy.deepcopy(given.generator), apart)
     columns = torch.arange(V) if columns is None else columns
     log_p = student(x_t, t, None, given.valid)[..., columns].log_softmax(-1)
     with torch.no_grad():

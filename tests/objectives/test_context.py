@@ -299,7 +299,7 @@ def test_student_and_teacher_see_the_same_mistakes(context, coupling):
     shown_t, shown_s = student.calls[-1][0], teacher.calls[-1][0]
     again = batch(num=60)
     s = again.times * 0.75
-    x_s, x_t = couple(PROCESS.path_to(), again.ids, s, s + 0.25, coupling, again.generator, True)
+    x_s, x_t = couple(PROCESS, again.ids, s, s + 0.25, coupling, again.generator, True)
     wrong = shown_t != x_t
     assert bool(wrong.any())
     assert not bool((wrong & PROCESS.active(x_t)).any())

@@ -20,7 +20,7 @@ CASES = [
 def draw(process, coupling, num=N):
     ids = torch.ones((100, num // 100), dtype=torch.long)
     s, t = (torch.full((100,), time, dtype=torch.float64) for time in (S, T))
-    return couple(process.path_to(), ids, s, t, coupling, Streams.spawn(5, 100))
+    return couple(process, ids, s, t, coupling, Streams.spawn(5, 100))
 
 
 @pytest.mark.parametrize(("name", "coupling"), CASES)
@@ -69,5 +69,5 @@ def test_bad_input():
 
 @pytest.mark.unchecked
 def test_an_unknown_coupling():
-    with pytest.raises(ValueError, match="must be one of gumbel, gaussian, markov, independent, anchored; got"):
+    with pytest.raises(ValueError, match="must be one of gumbel, gaussian, markov, independent; got"):
         draw(PROCESSES["M=1"], "magic")

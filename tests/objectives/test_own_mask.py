@@ -7,7 +7,7 @@ from torch import Tensor
 
 from multimdm.evaluation.likelihood import log_likelihood_bound
 from multimdm.objectives import Batch, Consistency, ConsistencySettings, Elbo, Sdtt, SdttSettings
-from multimdm.objectives.rows import rows_on
+from multimdm.objectives.base import rows_on
 from multimdm.process import MultiMask, Process, Schedule, Streams
 from support.tabular import Table, random_table
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from multimdm.models import DiT, show_noise
 from multimdm.objectives import Batch, Distillation, Objective, Sdtt, SdttSettings
-from multimdm.process import Mixture, MultiMask, Process, Schedule, Streams, Uniform, debug_checks
+from multimdm.process import MultiMask, Process, Streams, Uniform, debug_checks
 from support import distilling
-from support.distilling import PROCESSES, B, L, V, network
+from support.distilling import PROCESSES, B, V, network
 from support.gradients import assert_same_loss
 from support.means import p_of_means
 from support.plain_divergence import KINDS, plain_divergence
@@ -94,71 +93,6 @@ def test_it_is_that_of_full_tables(name, divergence, steps):
     assert result.terms.keys() == {"matching"}
     torch.testing.assert_close(result.loss.detach(), result.terms["matching"])
     assert_same_loss(student, result.loss, expected)
-
-
-def plain_tied(student: Any, teacher: Any, process: MultiMask, options: SdttSettings, given: Batch) -> Tensor:
-    """The same on the path to the given noise: two numbers per position for x_t, then two per step."""
-    generator, span, end = copy.deepcopy(given.generator), DELTA * options.teacher_steps, given.x_1
-    assert end is not None
-    M, rho = process.num_masks, process.schedule.rho
-
-    def shown(x: Tensor) -> Mixture:
-        return Mixture(torch.ones(*x.shape, 2), torch.stack([x, end + M], dim=-1))
-
-    t = span + given.times * (1 - span)
-    u, home = generator.uniform((B, L, 2)), V + given.ids % M
-    alpha = (1 - t)[:, None]
-    x = x_t = torch.where(u[..., 0] < alpha, given.ids, torch.where(u[..., 1] < alpha**rho, home, end))
-    target = None
-    for start, stop in plain_times(t, options.teacher_steps, compat=False):
-        with torch.no_grad():
-            log_q = teacher(shown(x), start, None, given.valid).log_softmax(-1)
-        hidden = x >= V
-        target = log_q if target is None else torch.where(hidden[..., None], log_q, target)
-        running = log_q.exp().double().cumsum(-1)
-        clean = (running <= generator.uniform(x.shape)[..., None] * running[..., -1:]).sum(-1)
-        u, s_, t_ = generator.uniform(x.shape), stop[:, None], start[:, None]
-        reveal = (t_ - s_) / t_
-        beta_s, beta_t = (1 - s_) ** rho, (1 - t_) ** rho
-        enters = (x == end) & ((u - reveal) / (1 - reveal) < (beta_s - beta_t) / (1 - beta_t))
-        x = torch.where(hidden, torch.where(u < reveal, clean, torch.where(enters, V + clean % M, x)), x)
-    assert target is not None
-    log_p = student(shown(x_t), t, None, given.valid).log_softmax(-1)
-    counts = x_t >= V if given.valid is None else (x_t >= V) & given.valid
-    return torch.where(counts, plain_divergence(options.divergence, log_p, target), 0.0).sum()
-
-
-@CHUNKED
-@pytest.mark.parametrize("steps", [1, 2, 3])
-@pytest.mark.parametrize("divergence", KINDS)
-def test_tied_noise_is_kept(divergence, steps):
-    process = MultiMask(V, 3, Schedule(rho=2.0)).tied(noise_shown=True)
-    noise = V + torch.randint(0, 3, (B, L), generator=torch.Generator().manual_seed(9))
-    given = replace(batch(padded=steps > 1), x_1=noise)
-    student, teacher = (shown_noise(network(process, seed=seed)) for seed in (0, 1))
-    options = settings(divergence=divergence, teacher_steps=steps)
-    expected = plain_tied(student, teacher, process, options, given)
-    assert_same_loss(student, Sdtt(process, options, teacher)(student, given).loss, expected)
-
-
-def shown_noise(network: DiT) -> DiT:
-    """With rows for the noise that are not zero."""
-    shown = show_noise(network)
-    with torch.no_grad():
-        shown.vocab_embed.embedding[-3:].normal_(0.0, 0.5, generator=torch.Generator().manual_seed(5))
-    return shown.eval().double()
-
-
-def test_without_matched_noise_it_is_drawn():
-    process = MultiMask(V, 3).tied(noise_shown=True)
-    student, teacher = (shown_noise(network(process, seed=seed)) for seed in (0, 1))
-    given, again = batch(), batch()
-    noise = process.prior(again.ids.shape, again.generator)
-    assert_same_loss(
-        student,
-        Sdtt(process, settings(), teacher)(student, given).loss,
-        Sdtt(process, settings(), teacher)(student, replace(again, x_1=noise)).loss,
-    )
 
 
 @CHUNKED

@@ -111,7 +111,7 @@ def test_what_is_left_along_shared_gumbels_is_much_less(name):
 def drawn_counts(process: MultiMask, token: int, apart: bool) -> Tensor:
     ids = torch.full((100, 1000), token)
     s, t = (torch.full((100,), time, dtype=torch.float64) for time in (S_TIME, T_TIME))
-    pair = couple(process.path_to(), ids, s, t, "gumbel", Streams.spawn(5, 100), reveal_apart=apart)
+    pair = couple(process, ids, s, t, "gumbel", Streams.spawn(5, 100), reveal_apart=apart)
     n = process.num_states
     return torch.bincount((pair.x_s * n + pair.x_t).flatten(), minlength=n * n).view(n, n)
 
@@ -131,8 +131,7 @@ def test_of_one_mask_every_bit_is_kept():
     process, ids = PROCESSES["M=1"], torch.arange(V).repeat(50, 10)
     s, t = (torch.full((50,), time, dtype=torch.float64) for time in (S_TIME, T_TIME))
     old, new = (
-        couple(process.path_to(), ids, s, t, "gumbel", Streams.spawn(5, 50), reveal_apart=apart)
-        for apart in (False, True)
+        couple(process, ids, s, t, "gumbel", Streams.spawn(5, 50), reveal_apart=apart) for apart in (False, True)
     )
     assert torch.equal(old.x_s, new.x_s)
     assert torch.equal(old.x_t, new.x_t)
@@ -155,48 +154,3 @@ def test_the_share_of_designated_masks_among_what_is_kept(visible, share):
     (_, kept), (x_t, _) = asked
     designated = (x_t == process.designated_mask(ids))[kept].double()
     assert abs(float(designated.mean()) - share) < 5 * 0.5 / len(designated) ** 0.5
-
-
-# -------------------------------------------------------------------- anchored
-
-
-def test_a_perfect_student_stays_perfect_on_paths_to_a_known_end():
-    """One position, and noise that is told by Bayes' rule; x_s may show the designated mask before x_t does."""
-    process, prior = MultiMask(V, 2, Schedule(rho=0.7)).tied(), torch.tensor([0.1, 0.4, 0.3, 0.2], dtype=torch.float64)
-    at = {time: process.schedule(torch.tensor(time, dtype=torch.float64)) for time in (S_TIME, T_TIME)}
-    rows, probability = [], []
-    for token in range(V):
-        home = int(process.designated_mask(torch.tensor(token)))
-        alpha, beta = ([float(getattr(at[time], name)) for time in (S_TIME, T_TIME)] for name in ("alpha", "beta"))
-        for end in range(V, V + 2):
-            for shows, p in (((True, False), alpha[0] - alpha[1]), ((False, False), 1 - alpha[0])):
-                for (first, second), q in (
-                    ((home, home), beta[1]),
-                    ((home, end), beta[0] - beta[1]),
-                    ((end, end), 1 - beta[0]),
-                ):
-                    rows.append((token, token if shows[0] else first, second, end))
-                    probability.append(float(prior[token]) / 2 * p * q)
-    x_0, x_s, x_t, end = torch.tensor(rows)[:, :, None].unbind(1)
-    weight = torch.tensor(probability, dtype=torch.float64)
-
-    def prediction(time: float) -> Tensor:
-        """log p(x_0 | x_t), [S, V]."""
-        joint = prior[:, None] * process.marginal(torch.arange(V), torch.tensor(time, dtype=torch.float64))
-        return (joint / joint.sum(0)).T.log()
-
-    theta = prediction(T_TIME).clamp_min(-1e3).requires_grad_()
-
-    def student(x: Tensor, t: Tensor, positions: Tensor, valid: Any, reduce: Any) -> Any:
-        logits = theta[x]
-        logits.register_hook(lambda slope: slope * weight[:, None, None])
-        return in_pieces(logits[positions], reduce)
-
-    teacher = lambda x, t, positions, valid=None: prediction(S_TIME)[x][positions]  # noqa: E731
-    settings = ConsistencySettings(divergence="forward_kl", visible_target="skip", coupling="anchored")
-    s, t = (torch.full((len(rows),), time, dtype=torch.float64) for time in (S_TIME, T_TIME))
-    batch = Batch(x_0, None, t, Streams.spawn(0, len(rows)), x_1=end)
-    told = process.path_to(end[:, 0]).condition(prediction(S_TIME)[x_s[:, 0]], x_s[:, 0], S_TIME)
-    assert bool((told == -torch.inf).any()), "the case must have pairs whose x_s names a mask"
-    loss = Consistency(process, settings, teacher).compare(student, batch, x_s, s, x_t, t).loss
-    assert float(torch.autograd.grad(loss, theta)[0].abs().max()) < 1e-15

@@ -2,14 +2,19 @@
 
 import json
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 from multimdm.cli.main import main
+from multimdm.data.manifest import Manifest
 from multimdm.own_text import budget as budgets
+from multimdm.own_text import running
 from multimdm.own_text.budget import Request, budget
 from multimdm.pipeline import load
+from multimdm.training import loop
+from support.runs import asking, weights
 
 WORDS = ["the", "baker", "sold", "three", "old", "lamps", "behind", "a", "green", "mill", "and", "nobody", "saw", "it"]
 
@@ -54,6 +59,78 @@ def test_from_a_file_to_samples(book, capsys):
     assert "was trained with other settings" in capsys.readouterr().err
 
 
+def test_stopped_in_either_stage_the_same_command_goes_on(book, monkeypatch, capfd):
+    """Ctrl-C in the teacher's third step, SIGTERM in the model's fourth: the weights of a run that nobody stopped."""
+    plain = loop._Run._one_step
+
+    def stopping(name, step, number):
+        asked = asking(plain, number)
+        return lambda run: (asked if (run.job.name, run.step) == (name, step) else plain)(run)
+
+    for name, step, number, code in (("teacher", 2, signal.SIGINT, 130), ("book-fast", 3, signal.SIGTERM, 143)):
+        monkeypatch.setattr(loop._Run, "_one_step", stopping(name, step, number))
+        assert _left_with(["train-text", *TEXT]) == code
+        assert f"{name}: saved step {step + 1}; the same command goes on" in capfd.readouterr().err
+    monkeypatch.setattr(loop._Run, "_one_step", plain)
+    assert main(["train-text", *TEXT]) == 0
+    told = capfd.readouterr()
+    assert "book-fast: going on from runs/book-fast/checkpoints/step-00000004" in told.err
+    assert "4 network calls:" in told.out
+    assert main(["train-text", *TEXT, "--out", "whole/book-fast"]) == 0
+    for run in ("", "teacher"):
+        assert weights(Path("runs/book-fast", run)) == weights(Path("whole/book-fast", run))
+
+
+def test_a_run_that_is_moved_goes_on(book, monkeypatch, capfd):
+    """With its teacher, from which the model begins, and its data, under which lie the teacher's numbers."""
+    plain = loop._Run._one_step
+    asked = asking(plain, signal.SIGINT)
+
+    def stopping(run):
+        return (asked if (run.job.name, run.step) == ("book-fast", 3) else plain)(run)
+
+    monkeypatch.setattr(loop._Run, "_one_step", stopping)
+    assert main(["train-text", *TEXT]) == 130
+    Path("elsewhere").mkdir()
+    Path("runs/book-fast").rename("elsewhere/book-fast")
+    monkeypatch.setattr(loop._Run, "_one_step", plain)
+    capfd.readouterr()
+    assert main(["train-text", *TEXT, "--out", "elsewhere/book-fast"]) == 0
+    told = capfd.readouterr()
+    assert "book-fast: going on from elsewhere/book-fast/checkpoints/step-00000004" in told.err
+    assert "the teacher: an autoregressive model" not in told.err
+    assert "4 network calls:" in told.out
+    Path("elsewhere/book-fast").rename("elsewhere/moved-again")
+    assert main(["train-text", *TEXT, "--out", "elsewhere/moved-again"]) == 0
+    assert "steps of" not in capfd.readouterr().err, "nothing is left to do"
+
+
+def _left_with(command):
+    try:
+        return main(command)
+    except SystemExit as left:
+        return left.code
+
+
+def test_names_of_files_are_not_obeyed(book, capfd):
+    """A file that someone else named is told of, and turns neither colour nor direction."""
+    name = "\x1b[31mbo\u202eok"
+    book.rename(f"{name}.txt")
+    run = f"runs/{name}-fast"
+    for command in (
+        ["prepare", f"{name}.txt", "--tokenizer", "chars", "--out", f"data/{name}"],
+        ["train-text", f"{name}.txt", *TEXT[1:]],
+        ["pretrain", "text-ar", "--data.path", f"{run}/data", "--out", f"{run}/teacher"],
+        ["info", run],
+        ["sample", run, "--num", "1", "--out", f"data/{name}.txt"],
+        ["evaluate", run, "--judge", "none", "--steps", "1", "--num", "1", "--out", f"data/{name}-measured"],
+    ):
+        assert main(command) == (2 if command[0] == "pretrain" else 0)  # that run has other settings
+        printed = "".join(capfd.readouterr())
+        assert r"\x1b[31mbo\u202eok" in printed, command
+        assert not set(printed) & set("\x1b\u202e"), command
+
+
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_settings_follow_from_prepared_data(book, layout, capsys):
     out = f"data/{layout}"
@@ -75,6 +152,9 @@ def test_little_text_has_few_epochs(book):
     assert made.teacher.train.batch_size == 64  # as many tokens as 32 sequences of 128
     assert 0 < per_epoch < 6
     assert "would learn by heart" in made.notes[0]
+    assert made.cells_per_text == pytest.approx(1 / budgets.READER_EPOCHS, rel=0.02)
+    short = Request(Path("data/book"), Path("runs/book"), longer=1e-9)
+    assert budget(short).cells_per_text == 1.0
 
 
 @pytest.mark.parametrize(
@@ -83,9 +163,28 @@ def test_little_text_has_few_epochs(book):
         (["book.txt", "--longer", "0"], "--longer must be above 0; got 0.0"),
         (["book.txt", "--fast", "--size", "gpu"], "--fast is for --size laptop"),
         (["nowhere.txt"], "nowhere.txt"),
+        (["line.txt"], "--valid-fraction 0.05 takes one in 20, and there is only 1 document; break its lines"),
     ],
 )
 def test_mistakes_are_told_before_any_work(book, options, message, capsys):
+    Path("line.txt").write_text("a novel on one line", encoding="utf-8")
     assert main(["train-text", *options]) == 2
     assert message in capsys.readouterr().err
-    assert not Path("runs").exists() or not list(Path("runs").rglob("model"))
+    assert not Path("runs").exists()
+
+
+def test_a_text_on_one_line_is_all_trained_on(book, capsys, monkeypatch):
+    Path("line.txt").write_text(book.read_text(encoding="utf-8").replace("\n", " "), encoding="utf-8")
+    monkeypatch.setattr(running, "run", lambda *_: (_ for _ in ()).throw(ValueError("enough")))
+    assert main(["train-text", "line.txt", *TEXT[1:], "--valid-fraction", "0"]) == 2
+    assert "enough" in capsys.readouterr().err
+    assert Manifest.read(Path("runs/line-fast/data")).counts.documents == 1
+
+
+@pytest.mark.parametrize("command", ["info", "sample"])
+@pytest.mark.parametrize("held_out", [[], ["--valid-fraction", "0.1"]])
+def test_prepared_data_are_no_checkpoint(command, held_out, book, capsys):
+    assert main(["prepare", "book.txt", "--tokenizer", "chars", *held_out, "--out", "data/book"]) == 0
+    assert main([command, "data/book"]) == 2
+    told = capsys.readouterr().err
+    assert "data/book is prepared data, not a checkpoint; multimdm train-text data/book makes a model of it" in told

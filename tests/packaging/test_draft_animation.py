@@ -4,6 +4,8 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import torch
+
 from draft_animation import Frame, animation, frames  # pyright: ignore[reportMissingImports]
 from multimdm.data import Tales
 
@@ -41,4 +43,7 @@ def test_the_picture_of_the_readme_is_one():
     path = ROOT / "docs" / "images" / "draft.svg"
     assert "docs/images/draft.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
     root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
-    assert len(root.findall(f"{SVG}g")) == 3
+    frames = root.findall(f"{SVG}g")
+    assert len(frames) == 3
+    _, *words = (text.text or "" for text in frames[-1].findall(f"{SVG}text"))
+    assert bool(Tales().valid(torch.tensor([Tales().encode(" ".join(words))]))), "its story has no mistake"

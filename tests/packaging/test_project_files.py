@@ -89,6 +89,13 @@ def test_its_commands_are_shell_and_its_stages_exist():
     assert all(re.search(rf"^{extra} = \[", project, flags=re.MULTILINE) for extra in extras)
 
 
+def test_judges_from_gguf_files_have_what_transformers_asks_for():
+    """It refuses to open them without either."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = {re.split(r"[<>=\[]", package)[0] for package in project["optional-dependencies"]["eval"]}
+    assert {"accelerate", "gguf"} <= names
+
+
 def test_extras_that_anyone_is_told_to_install_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]

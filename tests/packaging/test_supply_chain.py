@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from datetime import date
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from audit import (  # pyright: ignore[reportMissingImports]
     Range,
     findings,
     from_osv,
+    not_audited,
+    not_looked_into,
     read_advisories,
     read_pins,
-    strangers,
 )
 from sbom import EXTRAS, needed, sbom  # pyright: ignore[reportMissingImports]
 
@@ -30,6 +32,22 @@ def test_no_pin_is_known_to_be_vulnerable():
     assert list(findings(PINS, read_advisories(KNOWN), KNOWN["accepted"])) == []
     assert len(KNOWN["advisories"]) > 20
     assert all(len(reason) > 20 for reason in KNOWN["accepted"].values())
+
+
+def test_every_pin_was_looked_into():
+    assert list(not_looked_into(PINS, KNOWN["looks"])) == []
+    for look in KNOWN["looks"]:
+        assert date.fromisoformat(look["on"])
+        assert look.get("found", {}).keys() <= look["packages"].keys()
+
+
+def test_a_pin_that_nobody_looked_into_is_named():
+    """Nor is an older look one at a newer version."""
+    looks = [{"on": "2026-11-18", "how": "by hand", "packages": {"Jinja2": "3.1.6", "h11": "0.16.0"}}]
+    pins = read_pins("jinja2==3.1.6\nh11==0.17.0\nlazy_loader==0.6")
+    first, second = not_looked_into(pins, looks)
+    assert first.startswith("nobody has looked for vulnerabilities of h11 0.17.0: --update, or")
+    assert "lazy-loader 0.6" in second
 
 
 def test_what_is_accepted_is_not_used():
@@ -78,7 +96,7 @@ def test_what_has_no_fix_is_accepted_by_name_or_not_at_all():
 def test_what_is_installed_is_what_is_audited():
     pins = read_pins("torch==2.13.0\nh11==0.16.0")
     installed = {"torch": "2.13.0+cpu", "h11": "0.15.0", "unknown": "1", "pip": "20"}
-    assert list(strangers(pins, installed)) == [
+    assert list(not_audited(pins, installed)) == [
         "h11 0.15.0 is installed, but constraints.txt has 0.16.0",
         "unknown 1 is installed, but not pinned in constraints.txt",
     ]

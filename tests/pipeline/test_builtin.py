@@ -1,6 +1,11 @@
 """Models that come with the package: found by name from anywhere, whole, small, and known to every command."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,10 +26,59 @@ def test_the_three_models_are_there():
     assert set(SERVED) <= set(builtin_names())
 
 
+def test_a_model_is_there_before_the_compiler_is():
+    """A first text must not wait for what it does not need."""
+    program = "import sys, multimdm; multimdm.load('tales'); print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["False"], done.stderr
+
+
 @pytest.mark.parametrize("name", builtin_names())
 def test_files_are_what_the_card_says(name):
     assert altered_files(name) == []
     assert builtin_card(name).name == name
+
+
+def test_commits_on_cards_are_commits_of_this_project():
+    """Of its history, and not of a branch that was thrown away."""
+    root = Path(__file__).parents[2]
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=60)
+
+    if shutil.which("git") is None or git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("not a clone with its whole history")
+    for name in builtin_names():
+        commit = builtin_card(name).commit
+        assert git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0, (name, commit)
+
+
+def test_the_first_text_takes_less_than_ten_seconds():
+    """Of computing: a machine that does other things too takes longer."""
+    if not hasattr(os, "wait4"):
+        pytest.skip("this system does not tell what a process took")
+    command = [sys.executable, "-m", "multimdm", "sample", "--steps", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    with process.stdout as said:
+        assert said.read().startswith("[1] ")
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert used.ru_utime + used.ru_stime < 10
+
+
+def test_figures_of_the_cards_are_what_was_aimed_at():
+    """GenPPL of at most 10, 4.5 and 3.5 in one, two and four calls, as far as 256 samples tell; the variety of real
+    stories (3.23, pooled 4.77), and more than half of the stories valid in four calls."""
+    figures = builtin_card(USUAL).figures
+    assert [one.steps for one in figures] == [1, 2, 4]
+    for one, aim in zip(figures, (10.0, 4.5, 3.5), strict=True):
+        assert one.gen_ppl.low is not None
+        assert one.gen_ppl.low <= aim
+        assert one.entropy.value == pytest.approx(3.23, abs=0.03)
+        assert one.pooled_entropy.value == pytest.approx(4.77, abs=0.06)
+    assert figures[-1].valid_stories.value > 0.5
 
 
 def test_a_changed_file_is_noticed(tmp_path, monkeypatch):

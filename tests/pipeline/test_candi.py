@@ -17,6 +17,7 @@ from multimdm.pipeline import Model
 from multimdm.pipeline.settings import describe_process, same_process
 from multimdm.process import Hybrid, Schedule, Streams
 from multimdm.samplers.trace import CLEAN, DESIGNATED
+from support.roots import Roots
 from support.tiny_models import TALES
 
 V, LENGTH, WIDTH = TALES.vocab_size, 48, 16
@@ -73,6 +74,12 @@ def test_samples_take_k_calls_and_do_not_depend_on_the_batch(steps):
     assert torch.equal(whole.ids, ours.sample(num=5, steps=steps, seed=3, batch_size=2).ids)
     assert torch.equal(whole.ids[3:], ours.sample(num=2, steps=steps, seed=3, first=3).ids)
     assert not torch.equal(whole.ids, ours.sample(num=5, steps=steps, seed=4).ids)
+
+
+def test_all_steps_and_batches_share_one_root_of_the_embeddings():
+    with Roots() as roots:
+        model().sample(num=5, steps=4, batch_size=2)
+    assert roots.made == 1
 
 
 def test_temperature_zero_and_options():

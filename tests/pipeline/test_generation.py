@@ -230,7 +230,7 @@ BAD = {
     "seed": (lambda m: m.sample(seed=-1), "seed must be at least 0; got -1"),
     "first": (lambda m: m.sample(first=-1), "first must be at least 0; got -1"),
     "batch size": (lambda m: m.sample(batch_size=0), "batch_size must be at least 1; got 0"),
-    "misspelt": (lambda m: m.sample(temprature=1.0), "there is no option 'temprature'; did you mean temperature?"),
+    "misspelt": (lambda m: m.sample(temprature=1.0), "there is no option 'temprature'; did you mean 'temperature'?"),
     "max_new_tokens": (
         lambda m: m.complete("Otto", max_new_tokens=5),
         "there is no option 'max_new_tokens'; here it is new_tokens, or length, which counts the prompt too",

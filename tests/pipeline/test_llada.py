@@ -13,7 +13,8 @@ import multimdm
 from multimdm.models import LLaDA
 from multimdm.models.lora import merge, trained_names
 from multimdm.pipeline import Model
-from multimdm.pipeline.mask_settings import describe_masks, dump_masks, parse_masks
+from multimdm.pipeline.mask_settings import MaskSettings, describe_masks
+from multimdm.pipeline.settings import dump, read_as
 from multimdm.process import MultiMask
 from multimdm.samplers import SamplingAdvice
 from support.runs import environment
@@ -200,18 +201,16 @@ def test_code_of_strangers_is_not_needed(tmp_path):
 def test_masks_know_whether_their_noise_is_tied():
     """As their settings say; those of older checkpoints say nothing, and it is not."""
     process = MultiMask(VOCABULARY, M)
-    written = dump_masks(describe_masks(process.tied(), tuple(range(M)), None, ()))
-    assert parse_masks(written, "here").process().tied_noise
+    written = dump(describe_masks(process.tied(), tuple(range(M)), None, ()))
+    assert read_as(MaskSettings, written, "here").process().tied_noise
     del written["tied_noise"]
-    assert not parse_masks(written, "here").process().tied_noise
+    assert not read_as(MaskSettings, written, "here").process().tied_noise
 
 
 def test_masks_keep_advice():
     """Those of older checkpoints have none."""
     advice = SamplingAdvice(order="confidence", temperature=0, threshold=0.9)
-    written = json.loads(
-        json.dumps(dump_masks(describe_masks(MultiMask(VOCABULARY, M), tuple(range(M)), None, (), advice)))
-    )
-    assert parse_masks(written, "here").advice == advice
+    written = json.loads(json.dumps(dump(describe_masks(MultiMask(VOCABULARY, M), tuple(range(M)), None, (), advice))))
+    assert read_as(MaskSettings, written, "here").advice == advice
     del written["advice"]
-    assert parse_masks(written, "here").advice is None
+    assert read_as(MaskSettings, written, "here").advice is None

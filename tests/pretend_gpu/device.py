@@ -220,10 +220,11 @@ def pretend_gpu(kind: Literal["cuda", "mps"] = "cuda") -> Iterator[Counts]:
             "tensor": _made_by(make),
             "as_tensor": _made_by(make_as),
             "backends.mps.is_available": lambda: kind == "mps",
+            "_C._nn.pad_sequence": _padded_by(torch._C._nn.pad_sequence),  # pyright: ignore[reportAttributeAccessIssue]
         }.items():
             stack.enter_context(mock.patch(f"torch.{name}", value))
-        stack.enter_context(mock.patch("multimdm.process.fusing.has_compiler", return_value=True))
-        stack.enter_context(mock.patch("multimdm.process.fusing.run_compiled", _run_compiled))
+        stack.enter_context(mock.patch("multimdm.process.places.has_compiler", return_value=True))
+        stack.enter_context(mock.patch("multimdm.process.places.run_compiled", _run_compiled))
         # Otherwise `module.to` would put what is on the device into a tensor of the host.
         overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
         stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, overwrite)
@@ -295,6 +296,23 @@ def _made_by(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return tensor if device is None else tensor.to(device)
 
     return made
+
+
+def _padded_by(pad: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`pad_sequence`, which makes its table by the device that torch's own machinery sees: the host."""
+
+    def padded(sequences: list[Tensor], batch_first: bool, padding: float, side: str) -> Tensor:
+        if not isinstance(sequences[0], PretendTensor):
+            return pad(sequences, batch_first, padding, side)
+        assert batch_first
+        assert side == "right"
+        longest = max(len(x) for x in sequences)
+        table = sequences[0].new_full((len(sequences), longest, *sequences[0].shape[1:]), padding)
+        for row, x in zip(table, sequences, strict=True):
+            row[: len(x)] = x
+        return table
+
+    return padded
 
 
 def _held(x: Any) -> Any:

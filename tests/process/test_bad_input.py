@@ -105,7 +105,7 @@ CONTENTS = {
     "order": (lambda: P.transition(X, torch.tensor([0.1, 0.6]), 0.5), "s must be earlier than t"),
     "logits for log-probabilities": (lambda: P.loss(ROWS, X, X, 0.5), "log_probs must be normalised"),
     "negative probabilities": (lambda: U.reverse(-ROWS, X, 0.1, 0.5), "clean_probs must be finite and not negative"),
-    "strangers": (
+    "visible tokens that differ": (
         lambda: P.posterior(X, X.flip(0), 0.1, 0.5),
         "x_t must equal x_0 wherever.*2 positions",
     ),

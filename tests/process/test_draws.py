@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, categorical, signal_of_alpha
+from multimdm.process import MultiMask, Process, Schedule, Streams, Uniform, categorical
 from multimdm.process.base import NoiseKind
 from support.gumbel_law import joint_law
+from support.plain_maps import signal_of_alpha
 from support.processes import beta_for_alpha, off_by_one, random_prediction
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 

@@ -4,8 +4,8 @@ import mpmath
 import pytest
 import torch
 
-from multimdm.process import alpha_of_signal, signal_of_alpha
 from multimdm.process.shared_noise import one_minus_alpha_of_snr, snr_of_alpha
+from support.plain_maps import alpha_of_signal, signal_of_alpha
 
 SIZES = [2, 5, 100, 50_258]
 

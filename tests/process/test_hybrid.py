@@ -9,7 +9,8 @@ from scipy import integrate, stats
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.process import Hybrid, HybridState, Schedule, Streams, debug_checks, expected_rank, sigma_of_rank
+from multimdm.process import Hybrid, HybridState, Schedule, Streams, debug_checks, sigma_of_rank
+from support.plain_maps import expected_rank
 from support.statistics import MUTANT, REJECT, p_of_draws
 
 GPT2 = 50_257

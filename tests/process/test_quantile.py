@@ -120,6 +120,9 @@ def test_what_is_left_to_chance_is_the_entropy_of_the_token_given_its_mask(order
     laws = [token_law(probs, torch.full((len(TEXTS),), k), num_masks, order) for k in range(num_masks)]
     entropy = sum(-torch.special.xlogy(law, law).sum(-1) for law in laws) / num_masks
     assert torch.allclose(left_to_chance(probs, num_masks, order), entropy, atol=1e-12)
+    # Mutants: cells that lie in another order, and another number of buckets.
+    assert not torch.allclose(left_to_chance(probs, num_masks, "id" if order is TABLE else TABLE), entropy, atol=1e-4)
+    assert not torch.allclose(left_to_chance(probs, num_masks + 1, order), entropy, atol=1e-4)
 
 
 def test_what_is_left_to_chance_falls_like_one_over_m():
@@ -145,6 +148,39 @@ def test_from_left_to_right_the_teacher_is_sampled_exactly(order, num_masks):
     assert torch.allclose(laws.sum(-1), torch.ones((), dtype=torch.float64), atol=1e-12)
     own = laws.gather(-1, TEXTS[:, :, None, None].expand(-1, -1, num_masks, 1))[..., 0]
     assert torch.allclose(own.mean(-1).prod(-1), Q_TEXTS, rtol=1e-12)
+    # A mutant: the most probable token in place of one that is drawn.
+    best = (laws.argmax(-1) == TEXTS[:, :, None]).double().mean(-1).prod(-1)
+    assert kl(Q_TEXTS, best.clamp_min(1e-9)) > 0.01
+
+
+# --------------------------------------------------------------------- law 6
+
+
+@ORDERS
+def test_a_prompt_leaves_the_numbers_behind_it_uniform_and_is_completed_exactly(order):
+    """Of texts that begin with a: x_1 behind it is uniform and independent, so q( . | a) is what is drawn."""
+    law = bucket_law(cells(CONDITIONALS, TEXTS, order), M)
+    every = torch.arange(M).expand(len(TEXTS), L, M)
+    laws = token_law(CONDITIONALS[:, :, None].expand(-1, -1, M, -1), every, M, order)
+    own = laws.gather(-1, TEXTS[:, :, None, None].expand(-1, -1, M, 1))[..., 0]
+    for a in range(V):
+        begun = TEXTS[:, 0] == a
+        given_a = Q_TEXTS[begun] / Q_TEXTS[begun].sum()
+        behind = torch.einsum("n,nj,nk->jk", given_a, law[begun, 1], law[begun, 2])
+        assert torch.allclose(behind, torch.tensor(1 / M**2, dtype=torch.float64), rtol=1e-12)
+        assert torch.allclose(own[begun, 1:].mean(-1).prod(-1), given_a, rtol=1e-12)
+
+
+@ORDERS
+def test_tokens_behind_a_gap_bend_its_numbers(order):
+    """So a gap that is filled by uniform numbers follows q(b | a), not q(b | a, c)."""
+    law = bucket_law(cells(CONDITIONALS, TEXTS, order), M)
+    for a, c in itertools.product(range(V), repeat=2):
+        known = (TEXTS[:, 0] == a) & (TEXTS[:, 2] == c)
+        given_both = Q_TEXTS[known] / Q_TEXTS[known].sum()
+        assert kl(given_both @ law[known, 1], torch.full((M,), 1 / M, dtype=torch.float64)) > 1e-3
+        filled = CONDITIONALS[known][0, 1]
+        assert float((filled - given_both).abs().sum()) / 2 > 0.01
 
 
 # ---------------------------------------------------------------- laws 4, 5

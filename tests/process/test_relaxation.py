@@ -15,7 +15,6 @@ from multimdm.process import (
     Schedule,
     Streams,
     Uniform,
-    alpha_of_signal,
     debug_checks,
     relaxed_state,
     relaxed_times,
@@ -24,6 +23,7 @@ from multimdm.process import (
 from multimdm.process import relaxation as module
 from multimdm.process.draws import pick
 from multimdm.process.relaxation import DEFAULT_TOP, distinct_tokens, largest_gaussians
+from support.plain_maps import alpha_of_signal
 from support.processes import random_prediction
 from support.statistics import MUTANT, REJECT, chi_square_p, p_of_draws
 

@@ -3,7 +3,7 @@ import torch
 from scipy import stats
 
 from multimdm.process import MultiMask, Streams
-from multimdm.process.streams import philox
+from multimdm.process.draws import philox
 
 FULL = 0xFFFFFFFF
 KNOWN_ANSWERS = [  # published with the generator

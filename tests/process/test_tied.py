@@ -19,10 +19,11 @@ PROCESS = FREE.tied()
 
 
 def draw(x_0: int, times, num: int = N, seed: int = 0, end: int | None = None) -> list[torch.Tensor]:
-    """States at several times of paths from one token, to one x_1 or to uniform ones, which come last."""
+    """Noised copies of one token at several times, on the way to one x_1 or to uniform ones, which come last."""
     generator = torch.Generator().manual_seed(seed)
     x_1 = PROCESS.prior((num,), generator) if end is None else torch.full((num,), end)
-    return [*PROCESS.path_to(x_1).couple(torch.full((num,), x_0), times, generator), x_1]
+    path = PROCESS.path_to(x_1)
+    return [*(path.corrupt(torch.full((num,), x_0), time, generator) for time in times), x_1]
 
 
 def at(time: float) -> Tensor:
@@ -51,8 +52,6 @@ def test_a_process_that_keeps_no_noise_is_its_own_path(process):
     assert torch.equal(ours.total, theirs.total)
     back = path.reverse_sample(x_0, x_t, s, t, Streams.spawn(3, n))
     assert torch.equal(back, process.reverse_sample(x_0, x_t, s, t, Streams.spawn(3, n)))
-    one, other = (paths.couple(x_0, [0.3, 0.7], Streams.spawn(4, n)) for paths in (path, process))
-    assert torch.equal(one, other)
 
 
 def test_a_process_that_keeps_its_noise_has_to_be_given_it():
@@ -72,6 +71,29 @@ def test_only_masks_hide():
         path.remain(x, x, 0.2, 0.5, u)
 
 
+def test_of_masks_that_are_kept_there_may_be_more_than_tokens():
+    """A number may fall into more buckets than there are tokens; every token then has a mask of its own."""
+    process = MultiMask(V, V + 3, tied_noise=True)
+    assert process.assignment.tolist() == list(range(V))
+    assert process.tied(noise_shown=True).num_masks == V + 3
+    x_1 = process.prior((N,), torch.Generator().manual_seed(0))
+    assert p_of_draws(x_1 - V, torch.full((V + 3,), 1 / (V + 3))) > REJECT
+    x_0, t = torch.full((N,), 2), 0.4
+    x_t = process.path_to(x_1).corrupt(x_0, t, torch.Generator().manual_seed(1))
+    law = torch.full((V + V + 3,), (1 - 0.6) * (1 - 0.6) / (V + 3), dtype=torch.float64)
+    law[:V] = 0
+    law[2] = 0.6
+    law[V + 2] += (1 - 0.6) * 0.6
+    assert p_of_draws(x_t, law) > REJECT
+    back = process.path_to(x_1).reverse_sample(x_0, x_t, 0.0, t, torch.Generator().manual_seed(2))
+    assert torch.equal(back, x_0)
+    logits = torch.zeros(V, dtype=torch.float64).expand(N, V)
+    loss = process.path_to(x_1).loss(logits, x_0, x_t, torch.tensor(t, dtype=torch.float64)).total
+    assert bool(loss.isfinite().all())
+    with pytest.raises(ValueError, match="must use every mask; mask 2 of 8"):
+        MultiMask(V, V + 3, assignment=torch.tensor([0, 1, 1, 3, 4]), tied_noise=True)
+
+
 # ------------------------------------------------------------------------ draws
 
 
@@ -88,13 +110,6 @@ def test_paths_begin_at_the_token_and_end_where_they_must():
     first, last, ends = draw(2, [0.0, 1.0], 1000)
     assert bool((first == 2).all())
     assert torch.equal(last, ends)
-
-
-def test_one_time_of_a_path_is_a_noised_text():
-    x_1 = PROCESS.prior((50, 4), Streams.spawn(0, 50))
-    x_0, path, t = torch.arange(200).view(50, 4) % V, PROCESS.path_to(x_1), torch.linspace(0, 1, 50).double()
-    _, one = path.couple(x_0, torch.stack([t / 2, t]), Streams.spawn(1, 50))
-    assert torch.equal(path.corrupt(x_0, t, Streams.spawn(1, 50)), one)
 
 
 def kernel(x_0: int, x_1: int, t: Tensor) -> Tensor:
@@ -136,22 +151,37 @@ def test_forgotten_noise_hides_by_the_marginal_too(process):
     assert p_of_draws(masks, law / law.sum()) > REJECT
 
 
+def joint(x_0: int, x_1: int, s: float, t: float) -> Tensor:
+    """p(x_s, x_t | x_0, x_1) [states, states]: the token is left once, and then its designated mask once."""
+    at_s, at_t = PROCESS.schedule(at(s)), PROCESS.schedule(at(t))
+    home = int(PROCESS.designated_mask(torch.tensor(x_0)))
+    law = torch.zeros((PROCESS.num_states, PROCESS.num_states), dtype=torch.float64)
+    law[x_0, x_0] += at_t.alpha
+    law[x_0, home] += (at_s.alpha - at_t.alpha) * at_t.beta
+    law[x_0, x_1] += (at_s.alpha - at_t.alpha) * (1 - at_t.beta)
+    law[home, home] += (1 - at_s.alpha) * at_t.beta
+    law[home, x_1] += (1 - at_s.alpha) * (at_s.beta - at_t.beta)
+    law[x_1, x_1] += (1 - at_s.alpha) * (1 - at_s.beta)
+    return law
+
+
 @pytest.mark.parametrize("end", range(V, V + M))
 def test_the_reverse_step_gives_the_joint_law_back(end):
-    """Forward to s and t; from x_t back to s with the true token: the same joint law of (x_s, x_t)."""
+    """Forward to t; from x_t back to s with the true token: the joint law of (x_s, x_t)."""
     s, t = 0.3, 0.7
-    x_s, x_t, x_1 = draw(1, [s, t], end=end)
+    x_t, x_1 = draw(1, [t], end=end)
     clean, path = torch.full((N,), 1), PROCESS.path_to(x_1)
-    back = path.reverse_sample(clean, x_t, s, t, torch.Generator().manual_seed(7))
-    n = PROCESS.num_states
-    forward = torch.bincount(x_s * n + x_t, minlength=n * n).double()
-    again = torch.bincount(back * n + x_t, minlength=n * n)
-    assert int(again[forward == 0].sum()) == 0
-    fresh = draw(1, [s, t], end=end, seed=1)  # an independent estimate of the law, of as many draws
-    law = torch.bincount(fresh[0] * n + fresh[1], minlength=n * n).double() + forward
-    assert chi_square_p(again / 1.5, law / law.sum()) > REJECT  # the law itself is estimated, from twice as many draws
-    wrong = path.reverse_sample(clean, x_t, 0.33, t, torch.Generator().manual_seed(7))
-    assert chi_square_p(torch.bincount(wrong * n + x_t, minlength=n * n) / 1.5, law / law.sum()) < MUTANT
+    law = joint(1, end, s, t).flatten()
+    assert float(law.sum()) == pytest.approx(1.0, abs=1e-12)
+
+    def counts(back: Tensor) -> Tensor:
+        return torch.bincount(back * PROCESS.num_states + x_t, minlength=len(law))
+
+    back = counts(path.reverse_sample(clean, x_t, s, t, torch.Generator().manual_seed(7)))
+    assert int(back[law == 0].sum()) == 0
+    assert chi_square_p(back, law) > REJECT
+    wrong = counts(path.reverse_sample(clean, x_t, 0.33, t, torch.Generator().manual_seed(7)))
+    assert chi_square_p(wrong, law) < MUTANT
 
 
 @pytest.mark.parametrize("process", [FREE, PROCESS], ids=["free", "tied"])

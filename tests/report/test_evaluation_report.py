@@ -22,9 +22,9 @@ from multimdm.report.beside_gen_ppl import distance_sections, weak_judge_text
 from multimdm.report.columns import FIELDS, csv_row
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
-from multimdm.report.listings import MASKS, RECALLS, recall_by_temperature
+from multimdm.report.listings import LIKELIHOOD_RATIOS, MASKS, RECALLS, recall_by_temperature
 from multimdm.report.markdown import inline, markdown_text
-from multimdm.report.page import html_of
+from multimdm.report.page import page
 from multimdm.report.pareto_figure import COLOURS, at_step, curves_at, fronts, pareto_figure
 from multimdm.report.style import save
 from multimdm.report.tables import (
@@ -129,6 +129,32 @@ def recall_table(evaluations: list[Evaluation]) -> str:
 
 
 PAIR = [evaluation("one"), evaluation("two", 0.5, reached=False)]
+
+
+def test_the_likelihood_ratio_says_which_way_samples_differ():
+    """GenPPL of the samples over that of real text, 2.8: too high is wrong, and too low is no praise."""
+    ppls = {1: 28.0, 2: 2.8, 4: 1.4}
+    points = tuple(measurement(K, 1.0, ppl) for K, ppl in ppls.items())
+    judged = replace(evaluation(), judge="captions-ar", measurements=points, aligned=())
+    rows = LIKELIHOOD_RATIOS.rows(judged)
+    assert [(K, tau, ratio.split()[0]) for K, tau, ratio, _ in rows] == [
+        ("1", "1", "10"),
+        ("2", "1", "1.0"),
+        ("4", "1", "0.50"),
+    ]
+    assert [words for *_, words in rows] == [
+        "less probable than real text",
+        "as probable as real text",
+        "more probable than real text: too predictable",
+    ]
+    assert "Likelihood ratio by the judge" in report([judged], (1, 2, 4), "One")
+
+
+def test_there_is_no_likelihood_ratio_by_the_law_itself_or_without_real_text():
+    assert LIKELIHOOD_RATIOS.rows(evaluation()) == []
+    judged = replace(evaluation(), judge="captions-ar")
+    assert [tau for _, tau, *_ in LIKELIHOOD_RATIOS.rows(judged)].count("0.9 aligned") == 2
+    assert LIKELIHOOD_RATIOS.rows(replace(judged, real=None)) == []
 
 
 def test_the_page_is_whole_and_stands_alone():
@@ -369,13 +395,13 @@ def test_no_judge_is_told(capsys):
 
 
 def test_states_are_told_by_signs():
-    page = report(PAIR, (2, 4), "Two")
-    assert '<span class="k1">◆1</span> <span class="k2">◇0</span>' in page
-    assert '<span class="k0">&lt;i&gt;</span>' in page
-    assert "◆ mask of the final token" in page
-    assert "◇ another mask" in page
+    text = report(PAIR, (2, 4), "Two")
+    assert '<span class="k1">◆1</span> <span class="k2">◇0</span>' in text
+    assert '<span class="k0">&lt;i&gt;</span>' in text
+    assert "◆ mask of the final token" in text
+    assert "◇ another mask" in text
     one_mask = Trajectory(1, (1.0, 0.0), (("", ""), ("a", "cat")), ((1, 1), (0, 0)), False)
-    assert '<span class="k1">◆</span>' in html_of(trajectory_picture(one_mask))
+    assert '<span class="k1">◆</span>' in page("", "", [trajectory_picture(one_mask)])
 
 
 def test_the_page_can_be_read_without_eyes_or_mouse():

@@ -4,7 +4,7 @@ import re
 
 from multimdm.report.document import SideBySide, Words
 from multimdm.report.marked_text import joined, judged_words
-from multimdm.report.page import html_of
+from multimdm.report.page import page
 
 STORY = (
     "Lily raced to the harbor with her neighbor. Beside the inn she noticed a red kite. A white cat jumped to Lily and "
@@ -14,7 +14,8 @@ STORY = (
 
 def marked(words: list[Words]) -> str:
     """As it stands on a page."""
-    (text,) = re.findall(r"</b>(.*)</p>", html_of(SideBySide("title", "says", [("above", joined(words))])))
+    beside = SideBySide("title", "says", [("above", joined(words))])
+    (text,) = re.findall(r"</b>(.*)</p>", page("", "", [beside]))
     return text
 
 

@@ -52,6 +52,14 @@ def test_the_reference_is_one_of_the_models(tmp_path):
         open_experiment(Request(spec, scale, 1, tmp_path))
 
 
+@pytest.mark.parametrize(("one", "other"), [("MDLM", "MDML"), ("MDML", "MDLM"), ("MDLM", "MDLM")])
+def test_who_stands_beside_whom_are_two_models(one, other, tmp_path):
+    _, scale = tiny_files(tmp_path)
+    spec = write_yaml(tmp_path / "s.yaml", {**SPEC, "beside": {one: other}})
+    with pytest.raises(ValueError, match=f"beside must name two models; got '{one}' beside '{other}'"):
+        open_experiment(Request(spec, scale, 1, tmp_path))
+
+
 def test_a_rule_may_be_for_some_of_the_models(tmp_path):
     data = copy.deepcopy(SCALE)
     data["runs"]["straight"]["set"] |= {"train.steps": 6}

@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from multimdm.cli.main import main
-from multimdm.report.reproduction_report import read_study, study_text
-from multimdm.reproduce.results import merge
+from multimdm.report.reproduction_report import read_study, study_text, write_study
+from multimdm.reproduce.results import merge, with_figures
 from support.tiny_reproduction import SCALE, tiny_files, write_yaml
 
 RESULTS = Path("out", "tiny", "results", "masks")
@@ -63,6 +64,21 @@ def test_merged_they_are_one_study(machines, tmp_path, capsys):
     assert together == pytest.approx([one + other for one, other in zip(*minutes[1:], strict=True)])
 
 
+def test_a_model_may_stand_beside_another_than_the_reference(machines, tmp_path):
+    (plain,) = read_study(machines[0] / "study.json")
+    assert list(plain.ratios) == ["MultiMDM"]
+    result = with_figures(replace(plain, beside={"MDLM": "MultiMDM"}), plain.each, plain.seed_numbers)
+    for one, other in zip(result.ratios["MDLM"], result.ratios["MultiMDM"], strict=True):
+        assert one is not None
+        assert other is not None
+        assert one.value * other.value == pytest.approx(1.0)
+    text = study_text([result])
+    assert "as a multiple of that of MDLM, or of the model that is named" in text
+    assert "| MDLM, beside MultiMDM | " in text
+    write_study(tmp_path / "study.json", [result])
+    assert study_text(read_study(tmp_path / "study.json")) == text
+
+
 def test_a_seed_counts_once(machines):
     both, first, second = (folder / "study.json" for folder in machines)
     with pytest.raises(ValueError, match=r"first.*study.json and .*both.*study.json both have seed 0"):
@@ -83,6 +99,7 @@ def test_a_seed_counts_once(machines):
         ({"equal": "Nothing."}, "the rule of equal budgets is 'Nothing.'"),
         ({"steps": [1, 4]}, r"K is \[1, 4\], not \[1, 2\]"),
         ({"reference": "MultiMDM"}, "the reference is 'MultiMDM', not 'MDLM'"),
+        ({"beside": {"MDLM": "MultiMDM"}}, "compared with another model than the reference is {'MDLM': 'MultiMDM'}"),
         ({"judge": "gpt2"}, r"other judges than .*\['gpt2'\], not \['tales'\]"),
         ({"each": {}}, "has no figures of single seeds: an older version wrote it"),
     ],

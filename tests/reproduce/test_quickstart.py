@@ -113,9 +113,16 @@ def test_what_the_stages_make(finished):
 
 
 def test_stopped_anywhere_it_goes_on(finished, tmp_path, monkeypatch, capfd):
-    """Stopped in the second stage, then twice while it measures: the same numbers in the end."""
+    """Stopped in the second stage, politely and at once, then twice while it measures: the same numbers in the end."""
     out, _ = finished
-    monkeypatch.setattr(loop._Run, "_one_step", _interrupted(loop._Run._one_step, after=13))
+    real = loop._Run._one_step
+    asked = asking(real, signal.SIGINT)
+    place = ("mdlm", 1)
+    monkeypatch.setattr(loop._Run, "_one_step", lambda it: (asked if (it.job.name, it.step) == place else real)(it))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, seed=1)
+    assert "mdlm: saved step 2; the same command goes on" in capfd.readouterr().err
+    monkeypatch.setattr(loop._Run, "_one_step", _interrupted(real, after=1))
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, seed=1)
     monkeypatch.undo()
@@ -160,7 +167,8 @@ def test_the_command(monkeypatch, tmp_path, capsys, finished):
     monkeypatch.setattr(running, "run_quickstart", instead)
     assert main(["quickstart", "--fast", "--seed", "3", "--out", str(tmp_path)]) == 0
     assert asked == {"scale": "quickstart-fast", "out": tmp_path, "seed": 3}
-    printed = capsys.readouterr().out
+    printed, said = capsys.readouterr()
+    assert said == f"quickstart: everything is kept in {tmp_path}\n"
     assert f"multimdm sample {tmp_path}/quantile/model --steps 2" in printed
     assert f"multimdm sample {tmp_path}/mdlm/model --steps 2" in printed
     assert in_one_sentence(story) in printed

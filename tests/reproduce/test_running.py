@@ -1,5 +1,6 @@
 """A specification from beginning to end, with models that learn nothing."""
 
+import importlib.util
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -272,6 +274,23 @@ def test_a_job_whose_time_is_over_is_stopped_and_queued_again(tmp_path):
     assert (tmp_path / "requeued").read_text(encoding="utf-8").split() == ["requeue", "17"]
 
 
+def test_words_of_a_job_come_through_two_shells(tmp_path):
+    words = ["work", "--text", "q/a$X `b` \\c \"d\" 'e'.txt"]
+    stage = Stage("one", (), 1.0, lambda: False, lambda overall: None)
+    script = tmp_path / "jobs.sh"
+    script.write_text(slurm_script([stage], words), encoding="utf-8")
+    programs = {
+        "sbatch": 'last="${@: -1}"; sh -c "${last#--wrap=}" >&2; echo 1',
+        "work": f'printf "%s\\n" "$@" >> {tmp_path}/said',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
+    subprocess.run(["bash", str(script)], env=environment, check=True, timeout=60)
+    assert (tmp_path / "said").read_text(encoding="utf-8").splitlines() == [*words[1:], "--stage", "one", *words[1:]]
+
+
 def test_every_job_that_runs_a_network_asks_for_a_gpu(tmp_path):
     """Training and measuring; neither the preparing of text nor the writing of tables."""
     spec, scale = tiny_files(tmp_path, "MDLM")
@@ -303,12 +322,28 @@ def test_every_job_that_runs_a_network_asks_for_a_gpu(tmp_path):
     }
 
 
+@pytest.mark.parametrize("setting", ["judges", "mauve"])
+def test_a_judge_that_cannot_be_opened_is_told_before_anything_is_trained(setting, tmp_path, monkeypatch, capsys):
+    (tmp_path / "large.gguf").write_bytes(b"GGUF")
+    judge = str(tmp_path / "large.gguf")
+    settings: dict[str, Any] = {"judges": ["tales", judge]} if setting == "judges" else {"mauve": judge}
+    spec, _ = tiny_files(tmp_path)
+    scale = write_yaml(tmp_path / "judged.yaml", {**SCALE, **settings})
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name == "gguf" else there(name, *at))
+    assert main(["reproduce", spec, "--scale", scale, "--out", str(tmp_path / "out")]) == 2
+    told = "".join(capsys.readouterr().err.split())
+    assert f"judge '{judge}' needs gguf: pip install 'multimdm[eval]'".replace(" ", "") in told
+    assert not (tmp_path / "out" / "judged" / "seed-0").exists()
+
+
 def test_every_judge_has_tables_of_its_own(tmp_path, capsys):
-    """The second is an autoregressive model that the scale trains."""
+    """The second is an autoregressive model that the scale trains; its features are those of MAUVE, too."""
     judge = {"like": "start", "recipe": "tales-ar"}
-    judges = {**SCALE, "judges": ["tales", "reader"], "runs": {**SCALE["runs"], "reader": judge}}
+    judges = {**SCALE, "judges": ["tales", "reader"], "mauve": "reader", "runs": {**SCALE["runs"], "reader": judge}}
     models = {label: SPEC["models"][label] for label in ("MDLM", "MultiMDM")}
-    spec = write_yaml(tmp_path / "masks.yaml", {**SPEC, "models": models, "reference": "MultiMDM"})
+    beside = {"MDLM": "MultiMDM"}
+    spec = write_yaml(tmp_path / "masks.yaml", {**SPEC, "models": models, "reference": "MultiMDM", "beside": beside})
     scale = write_yaml(tmp_path / "judged.yaml", judges)
     assert main(["reproduce", spec, "--scale", scale, "--out", str(tmp_path / "out"), "--seeds", "2"]) == 0
     out = tmp_path / "out" / "judged" / "results" / "masks"
@@ -317,12 +352,23 @@ def test_every_judge_has_tables_of_its_own(tmp_path, capsys):
     assert len(titles) == 2
     assert "GenPPL by tales" in titles[0]
     assert "GenPPL by tales" not in titles[1]
+    assert text.count("| MDLM, beside MultiMDM |") == 2
     figures = [json.loads((folder / "results.json").read_text(encoding="utf-8"))[0] for folder in (out, out / "reader")]
     first, second = (one["measurements"][0] for one in figures)
     assert first["gen_ppl"] != second["gen_ppl"]
     assert first["texts"] == second["texts"], "the same samples"
     assert figures[0]["recalls"] == figures[1]["recalls"]
     assert (out / "reader" / "report.html").exists()
+    for part in ("### MAUVE", "MAUVE by "):
+        assert text.count(part) == 2 * (1 if part.startswith("#") else 2 * 2 * 3), "models, K, and three temperatures"
+    assert text.count("### Likelihood ratio by the judge") == 1, "the exact judge has distances instead"
+    for folder in (out, out / "reader"):
+        assert "MAUVE" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_mauve_needs_a_network(tmp_path):
+    with pytest.raises(ValueError, match="mauve must name a network that has features; tales has none"):
+        read_scale(write_yaml(tmp_path / "tiny.yaml", {**SCALE, "mauve": "tales"}))
 
 
 def test_a_perfect_model_is_a_line_that_needs_no_training(tmp_path, monkeypatch):

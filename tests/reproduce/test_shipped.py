@@ -15,9 +15,11 @@ ELSEWHERE = {
     *product(("distill-gumbel", "distill-sdtt"), ("paper-lm1b",)),
     *product(("quantile",), ("paper", "paper-lm1b")),
     *product(("quantile-ablation", "robust", "masks"), ("captions", "paper", "paper-lm1b")),
+    *product(("quantile-text",), ("paper", "paper-lm1b", "tales")),
     *product(("llada",), ("captions", "paper-lm1b", "tales")),
     *product(("quickstart",), ("captions", "paper", "paper-lm1b", "tales")),
     *product({*SPECS} - {"quickstart", "conditional-entropy"}, ("quickstart", "quickstart-fast")),
+    *product({*SPECS} - {"masks", "conditional-entropy"}, ("tales-long",)),
 }
 """Specification and scale that do not go together."""
 
@@ -42,6 +44,12 @@ def test_it_can_be_run(spec, scale, tmp_path):
 def test_what_a_scale_lacks_is_named(spec, scale, tmp_path):
     with pytest.raises(ValueError, match=rf"the scale {scale} has no model '"):
         open_experiment(request(spec, scale, tmp_path))
+
+
+@pytest.mark.parametrize("scale", ["paper", "paper-lm1b"])
+def test_eight_gpus_have_a_part_each_when_they_measure(scale):
+    settings = read_scale(scale).settings
+    assert settings.samples >= 8 * settings.batch_size
 
 
 def test_published_figures_are_those_of_scales_that_there_are():

@@ -62,7 +62,7 @@ def test_samples_are_those_of_embeddings_that_are_updated(noise_dim, temperature
             soft = 0.5 * mask + 0.5 * cache / (1 + sigma_s**2) ** 0.5
             inputs = torch.where(clean[..., None], tokens[x], soft)
             shadow = copy.copy(net)
-            shadow.__dict__["_embed"] = lambda _, inputs=inputs: inputs
+            shadow.__dict__["_embed"] = lambda x_t, t, inputs=inputs: inputs
             probs = (shadow(x, t) / temperature).softmax(-1)
             drawn = (uniform((B, L), mine)[..., None] > probs.cumsum(-1)).sum(-1).clamp_max(V - 1)
             cache = cache - (sigma_t - sigma_s) * (cache - tokens[drawn]) / sigma_s**2

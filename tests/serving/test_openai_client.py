@@ -128,7 +128,7 @@ def test_errors_are_the_clients_own(client):
         client.completions.create(model="gpt-5", prompt=PROMPT)
     with pytest.raises(openai.BadRequestError, match="xyzzy"):
         client.completions.create(model="many", prompt="xyzzy")
-    with pytest.raises(openai.BadRequestError, match="did you mean steps"):
+    with pytest.raises(openai.BadRequestError, match="did you mean 'steps'"):
         client.completions.create(model="many", prompt=PROMPT, extra_body={"stepss": 3})
     with pytest.raises(openai.BadRequestError, match="frequency_penalty") as caught:
         client.completions.create(model="many", prompt=PROMPT, frequency_penalty=1.0)

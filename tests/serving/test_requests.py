@@ -41,7 +41,7 @@ BAD = [
     ({"top_p": "high"}, "top_p", "got 'high'"),
     ({"echo": True}, "echo", "leave it out"),
     ({"tools": [{}]}, "tools", "leave it out"),
-    ({"temprature": 1}, "temprature", "did you mean temperature"),
+    ({"temprature": 1}, "temprature", "did you mean 'temperature'"),
 ]
 
 

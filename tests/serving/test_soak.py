@@ -1,6 +1,7 @@
 """A short form of `benchmarks/serving.py --soak`; and that it sees what is wrong."""
 
 import asyncio
+from itertools import islice
 
 import pytest
 
@@ -25,11 +26,15 @@ def crowd(served_models):
         asked = request(number)
         ids = served.model.sample(num=1, length=asked["max_tokens"], steps=asked["steps"], seed=number).ids[0].tolist()
         expected[number] = answer(served, Slot((None,) * len(ids), slice(0, len(ids))), ids).text
-    bodies = benchmark("soak_bodies").malformed_bodies(100, seed=0)
-    assert len(set(bodies)) > 50
-    return lambda port, **changes: benchmark("soak_clients").Crowd(
-        **{"port": port, "expected": expected, "request": request, "bodies": bodies, "pace": 0.3, **changes}
-    )
+    bodies = benchmark("soak_bodies")
+    corpus = bodies.by_hypothesis(100, seed=0)
+    assert len(corpus) > 50
+
+    def made(port: int, **changes):
+        settings = {"port": port, "expected": expected, "request": request, "num_bodies": 60, "pace": 0.3}
+        return benchmark("soak_clients").Crowd(bodies=bodies.replayed(corpus, seed=0), **{**settings, **changes})
+
+    return made
 
 
 @pytest.fixture
@@ -43,12 +48,13 @@ def short(monkeypatch):
 def test_no_answer_is_lost_or_mixed(served_models, crowd, short):
     with serving(served_models) as live:
         clients, watched = crowd(live.port), []
-        asyncio.run(clients.soak(4.0, watched.append))
+        asyncio.run(clients.soak(8.0, watched.append))
         account = clients.account
         wait_until(lambda: live.running == 0)
         assert live.service.metrics.value("multimdm_failed_total") == 0
     assert account.wrong == []
     assert account.compared > 5
+    assert account.requests["malformed"] == 60
     assert all(account.latencies.values())
     assert {kind for kind, _ in account.statuses} >= {"honest", "stream", "malformed"}
     assert all(account.requests[kind] > 0 for kind in ("honest", "stream", "slow", "vanish", "malformed", "idle"))
@@ -74,6 +80,25 @@ def test_it_sees_faults(served_models, crowd, short, monkeypatch):
     assert any(text.startswith("stream: ") and "something went wrong" in text for text in clients.account.wrong)
 
 
+def test_malformed_bodies_come_evenly():
+    """In each time among others as many as in the one before; the last ends a little earlier."""
+    seconds = benchmark("soak_clients")._mixed_seconds
+    assert seconds(1785.0) == pytest.approx(29.95 * 45)
+    assert seconds(105.0) == pytest.approx(1.95 * 45)
+    assert seconds(45.0) == pytest.approx(0.95 * 45)
+    assert seconds(20.0) == pytest.approx(19)
+
+
+def test_a_corpus_is_sent_whole_then_changed():
+    bodies = benchmark("soak_bodies")
+    corpus = [bodies.Body("/v1/trace", content) for content in (b"", b"{}", b"[1]")]
+    sent = list(islice(bodies.replayed(corpus, seed=0), 300))
+    assert sorted(sent[:3]) == sorted(corpus)
+    assert len(set(sent)) > 100
+    assert {body.path for body in sent} == {"/v1/trace"}
+    assert sent == list(islice(bodies.replayed(corpus, seed=0), 300))
+
+
 def test_the_laws():
     """Each of them can be broken."""
     soak = benchmark("soak")
@@ -82,11 +107,13 @@ def test_the_laws():
 
     def held(**changes) -> list[bool]:
         told = {"minutes": 1.0, "account": account, "before": small, "sizes": [small] * 3, "after": small, "log": ""}
+        told["num_bodies"] = 0
         return [holds for _, _, holds in soak.Outcome(**{**told, **changes}).laws.values()]
 
     assert all(held())
-    assert held(sizes=[small, small, grown]) == [True] * 4 + [False] * 3 + [True]
-    assert held(after=grown) == [True] * 7 + [False]
+    assert held(sizes=[small, small, grown]) == [True] * 5 + [False] * 3 + [True]
+    assert held(num_bodies=1) == [True, False, *[True] * 7]
+    assert held(after=grown) == [True] * 8 + [False]
     assert held(log="Traceback (most recent call last)").count(False) == 1
     slow = soak.Account(latencies={"alone": [1.0] * 100, "mixed": [1.9] * 90 + [2.1] * 10}, wrong=["lost"])
-    assert held(account=slow) == [False, True, True, False, *[True] * 4]
+    assert held(account=slow) == [False, True, True, True, False, *[True] * 4]

@@ -52,7 +52,7 @@ def test_gaps_and_more_to_come(live):
         ({"length": 49}, "length must be from 1 to 48; got 49"),
         ({"prompt": "[MASK] xyzzy"}, "xyzzy"),
         ({"candidates": 11}, "candidates"),
-        ({"lenght": 3}, "did you mean length?"),
+        ({"lenght": 3}, "did you mean 'length'?"),
     ],
 )
 def test_bad_requests(live, body, message):

@@ -12,7 +12,7 @@ from multimdm._checks import require
 from multimdm.process.base import Ids, with_zero_columns
 from multimdm.process.checks import check_ids, kind_of
 from multimdm.process.multimask import MultiMask
-from multimdm.process.times import Time, check_order, check_time
+from multimdm.process.schedule import Time, check_order, check_time
 
 _PANELS, _NODES = 14, 24
 

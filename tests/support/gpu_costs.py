@@ -11,11 +11,12 @@ from multimdm.models.head import reduce_logits
 from multimdm.objectives import Batch, Distillation, Objective
 from multimdm.objectives.candi import Candi
 from multimdm.objectives.consistency import Consistency
-from multimdm.objectives.coupled import Coupled
-from multimdm.objectives.elbo import Elbo
+from multimdm.objectives.context import Context
+from multimdm.objectives.elbo import Elbo, RelaxedElbo
 from multimdm.objectives.next_token import NextToken
 from multimdm.objectives.sdtt import Sdtt
-from multimdm.objectives.settings import ConsistencySettings, SdttSettings
+from multimdm.objectives.settings import ConsistencySettings, ContextSettings, Relaxation, SdttSettings, Shares
+from multimdm.objectives.tied import Tied
 from multimdm.process import Hybrid, MultiMask, Process, Streams, Uniform
 from multimdm.process.places import ENTRIES_ON_A_GPU, TRAINED_ON_A_GPU
 from multimdm.samplers import Sampling, generate
@@ -35,12 +36,21 @@ def objectives() -> dict[str, Objective]:
         "multimask": Elbo(many),
         "multimask, random": Elbo(MultiMask(V, M, assignment=torch.randperm(V) % M)),
         "multimask, context": Elbo(MultiMask(V, M, readout="context")),
+        "a mask for every token": Elbo(MultiMask(V, V)),
+        "multimask, mistakes": Elbo(many, context=Context(ContextSettings("marginal"), torch.ones(V).double())),
+        "multimask, own mistakes": Elbo(many, context=Context(ContextSettings("own"))),
         "duo": Elbo(Uniform(V)),
         "autoregressive": NextToken(V),
-        "candi": Candi(Hybrid(V)),
+        "duo, relaxed": RelaxedElbo(Uniform(V), Relaxation(share=1.0)),
+        "candi": Candi(Hybrid(V, noise_dim=64)),  # to V as 768 to the paper's vocabulary
         "consistency": Consistency(many, ConsistencySettings()),
+        "consistency, smoothed": Consistency(many, ConsistencySettings(visible_target="smoothed")),
+        "consistency, gaussian": Consistency(Uniform(V), ConsistencySettings(coupling="gaussian")),
         "sdtt": Sdtt(many, SdttSettings()),
-        "coupled": Coupled(many.tied()),
+        "sdtt, uniform states": Sdtt(Uniform(V), SdttSettings()),
+        "tied": Tied(many.tied()),
+        "tied, noise shown": Tied(many.tied(noise_shown=True)),
+        "tied, drafts": Tied(many.tied(noise_shown=True), Shares(at_one=0.0, drafts=1.0)),
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 import multimdm
 from multimdm.evaluation.held_out import validation_times
@@ -23,7 +24,7 @@ from multimdm.training.loop import train
 from multimdm.training.recipes import parse_recipe
 from multimdm.training.schema import AdaptRecipe, CoupleRecipe, DistillRecipe
 from multimdm.training.step_plan import derive
-from support.runs import TINY, tiny_distillation, tiny_job
+from support.runs import TINY, finish, metrics, start, tiny_distillation, tiny_job, weights
 from support.tiny_models import TALES
 
 V, M = TALES.vocab_size, 5
@@ -94,6 +95,61 @@ def test_the_usual_scale(masked):
     assert torch.equal(one.get_parameter("vocab_embed.embedding"), other.get_parameter("vocab_embed.embedding"))
     with pytest.raises(ValueError, match=r"mask_scale is for mask_rows noise or tokens; got 0.3 with copies"):
         recipe(masked, mask_scale=0.3)
+
+
+def test_masks_may_fade(masked, tmp_path):
+    """By the schedule of the process; the checkpoint keeps it. One mask has nothing to fade, and LLaDA sees no time."""
+    job = adapted(masked, mask_fade=True, mask_rows="tokens", process={"rho": 2.0}, train={"steps": 2})
+    saved = train(job, tmp_path / "run", quiet=True).model
+    network = multimdm.load(saved).network
+    assert isinstance(network, DiT)
+    assert network.config.mask_fade == 2.0
+    control = adapted(masked, mask_fade=True, process={"num_masks": 1}).model.network
+    assert isinstance(control, DiT)
+    assert control.config.mask_fade is None
+    with pytest.raises(ValueError, match="mask_fade must be left out for backbone llada"):
+        recipe(masked, backbone="llada", conditioning="none", mask_fade=True)
+    # What goes on from it keeps masks that fade, by the schedule of its own; noise that is kept would not fade.
+    further = adapted(saved, process={"rho": 0.5}).model.network
+    assert isinstance(further, DiT)
+    assert further.config.mask_fade == 0.5
+    student = distill_job(parse_recipe(tiny_distillation(saved), DistillRecipe, "test"), "student").model.network
+    assert isinstance(student, DiT)
+    assert student.config.mask_fade == 2.0
+    for init, sections in ((masked, {"mask_fade": True}), (saved, {})):
+        with pytest.raises(ValueError, match=r"process.alpha must be linear where masks fade .*got cosine"):
+            adapted(init, process={"alpha": "cosine"}, **sections)
+    tying = {"init": str(saved), "quantile": {"teacher": "tales"}, "train": TINY["train"], "log": TINY["log"]}
+    with pytest.raises(ValueError, match="noise that is kept tells as much at all times: begin with a model of one"):
+        couple_job(parse_recipe(tying, CoupleRecipe, "test"), "tied")
+
+
+def test_runs_with_masks_that_fade_resume_and_are_shared(masked, tmp_path):
+    """Bit for bit on one process; with shards of two ranks the same losses."""
+    sections: dict[str, Any] = {
+        "mask_fade": True,
+        "mask_rows": "tokens",
+        "mask_scale": 1.0,
+        "dropout": 0.0,
+        "train": {"steps": 4, "decay": "constant"},
+        "log": {"checkpoint_every": 2, "validate_every": 0},
+    }
+    data = {"init": str(masked), "process": {"num_masks": M}, "train": TINY["train"], "log": TINY["log"]}
+    for name, value in sections.items():
+        data[name] = {**data[name], **value} if isinstance(value, dict) else value
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(data))
+    train(adapted(masked, **sections), tmp_path / "alone", quiet=True)
+    half = tmp_path / "alone" / "checkpoints" / "step-00000002"
+    train(adapted(masked, **sections), tmp_path / "resumed", resume=str(half), quiet=True)
+    assert weights(tmp_path / "resumed") == weights(tmp_path / "alone")
+    finish(start(["adapt", str(file), "--out", str(tmp_path / "run"), "--train.strategy", "fsdp"], ranks=2))
+    for one, other in zip(metrics(tmp_path / "run"), metrics(tmp_path / "alone"), strict=True):
+        assert one == pytest.approx(other, rel=2e-4)
+    plain = train(adapted(masked, **{**sections, "mask_fade": False}), tmp_path / "plain", quiet=True).model
+    assert weights(plain.parent) != weights(tmp_path / "alone")
+    with pytest.raises(ValueError, match="was made with mask_fade"):
+        train(adapted(masked, **{**sections, "mask_fade": False}), tmp_path / "alone", quiet=True)
 
 
 def test_the_identification_term_may_have_no_ramp_or_a_short_one(masked):

@@ -56,6 +56,25 @@ def test_texts_are_the_same_whether_they_were_expected_or_not():
     reader.close()
 
 
+@pytest.mark.parametrize("expected", [True, False])
+@pytest.mark.parametrize("with_prompts", [True, False])
+def test_where_there_is_a_gpu_all_of_a_text_is_pinned(expected, with_prompts, monkeypatch):
+    """Else a copy to the GPU would wait for the host."""
+    ids = torch.arange(6).view(2, 3)
+    example = Example(ids, ids > 0, ids > 1 if with_prompts else None)
+    pinned: list[torch.Tensor] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: (pinned.append(x), x.clone())[1])
+    reader = ReadingAhead(lambda first, num: example)
+    if expected:
+        reader.expect([(0, 2)])
+    found = reader(0, 2)
+    reader.close()
+    assert len(pinned) == (3 if with_prompts else 2)
+    assert all(torch.equal(one, other) for one, other in zip(iter(found), iter(example), strict=True))
+    assert (found.given is not None) == with_prompts
+
+
 def test_an_error_of_reading_is_told_where_texts_are_asked_for():
     def read(first: int, num: int) -> Example:
         raise ValueError(f"sequence {first} is not there")

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from multimdm import load
+from multimdm._files import seal
 from multimdm.pipeline import Model
 from multimdm.training.checkpoints import Checkpoints, open_checkpoint
 from support.runs import environment, tiny_job, write_recipe
@@ -62,7 +63,7 @@ def _flip_a_bit(file: Path) -> None:
         ("model/tokenizer.json", Path.unlink, "is missing"),
         ("training.json", _truncate, "is not JSON"),
         ("training.json", Path.unlink, "is missing"),
-        ("training.json", lambda file: file.write_text("{}"), "is not the account of a checkpoint"),
+        ("training.json", lambda file: file.write_text("{}"), "its sha256 differs"),
     ],
 )
 def test_a_damaged_one_is_passed_over_with_a_warning(file, damage, complaint, tmp_path, model, caplog):
@@ -95,14 +96,23 @@ def test_a_flipped_bit_in_the_account_is_seen(tmp_path, model):
     assert passed < 0.01 * len(bits)
 
 
-def test_accounts_of_older_versions_have_no_seal(tmp_path, model):
-    save(Checkpoints(tmp_path, keep=1), model, 2)
+def test_an_account_without_its_sha256_is_not_believed(tmp_path, model):
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    save(checkpoints, model, 2)
     file = tmp_path / "step-00000002" / "training.json"
     about = json.loads(file.read_text())
     del about["sha256"]
     file.write_text(json.dumps(about))
-    assert open_checkpoint(file.parent).step == 2
-    file.write_text(json.dumps({**about, "files": {"training.safetensors": None}}))
+    with pytest.raises(ValueError, match="its sha256 differs"):
+        open_checkpoint(file.parent)
+    assert checkpoints.latest() is None
+
+
+def test_an_account_that_lacks_what_it_must_tell_is_none(tmp_path, model):
+    save(Checkpoints(tmp_path, keep=1), model, 2)
+    file = tmp_path / "step-00000002" / "training.json"
+    about = {**json.loads(file.read_text()), "files": {"training.safetensors": None}}
+    file.write_text(json.dumps({**about, "sha256": seal(about)}))
     with pytest.raises(ValueError, match="is not the account of a checkpoint"):
         open_checkpoint(file.parent)
 

@@ -216,6 +216,13 @@ PAPER = {
 }
 
 
+def test_no_recipe_of_the_papers_size_is_forgotten():
+    sizes = ("owt-", "lm1b-", "llada-8b-")
+    folders = {command: find_recipe(name).parent for name, command in PAPER.items()}
+    shipped = {path.stem: command for command, folder in folders.items() for path in folder.glob("*.yaml")}
+    assert {name: command for name, command in shipped.items() if name.startswith(sizes)} == PAPER
+
+
 def paper_start(recipe: str, texts: Texts) -> Start:
     """The networks of the paper, without their weights."""
     if recipe.startswith("llada"):

@@ -56,6 +56,19 @@ def test_the_time_left_is_told_after_a_few_steps(capsys, monkeypatch):
     assert capsys.readouterr().err == "mine: 2 s per step, about 0:33:12 left for 996 steps\n"
 
 
+def test_a_terminal_is_told_the_same(tmp_path, capsys, monkeypatch):
+    """Between the frames of the bar, on lines that stay."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    train(tiny_job("mine", train={"steps": 8}), tmp_path / "run")
+    printed = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", capsys.readouterr().err)
+    lines = [line.strip() for line in re.split(r"[\r\n]+", printed)]
+    for start in ("mine: multi-mask diffusion", "mine: Tales, new stories", "mine: on cpu, in float32", "mine: wrote "):
+        assert sum(line.startswith(start) for line in lines) == 1, start
+    assert any(re.fullmatch(r"mine: \S+ s per step, about 0:00:\d\d left for 4 steps", line) for line in lines)
+    assert any(line.startswith("mine ") and "/8" in line for line in lines), "the bar"
+
+
 def test_the_first_line_does_not_wait_for_data_and_network(tmp_path, capsys, monkeypatch):
     def stop(recipe, name):
         assert "pretrain" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from multimdm.process import Hybrid, MultiMask, Uniform
 from multimdm.training.loop import train
 from multimdm.training.records import validation_loss
 from multimdm.training.sources import Source
+from support.roots import Roots
 from support.runs import metrics, tiny_job, weights
 
 
@@ -48,6 +49,13 @@ def test_every_system_learns_and_can_be_loaded(system, tmp_path):
     assert kinds[system] is type(model.process)
     (sampled,) = metrics(tmp_path / "run", "sample")
     assert len(sampled["texts"]) == 2
+
+
+def test_parts_of_a_step_share_the_root_of_candis_noise(tmp_path):
+    """One for each of three steps, and one for the validation at the end."""
+    with Roots() as roots:
+        run(tmp_path / "run", system="candi", train={"steps": 3, "batch_size": 8, "micro_batch": 2})
+    assert roots.made == 4
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
@@ -267,6 +275,7 @@ def _nan_after(inner, steps):
     return objective
 
 
+@Source.register
 class _Renamed:
     """A source with another fingerprint."""
 
@@ -279,6 +288,7 @@ class _Renamed:
         return getattr(self._source, name)
 
 
+@Source.register
 class _Padded:
     """A source whose sequences end early."""
 

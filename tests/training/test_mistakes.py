@@ -201,9 +201,6 @@ def test_what_has_no_times_takes_none(starts):
         parse_recipe(tied, CoupleRecipe, "here")
     with pytest.raises(ValueError, match="there is no key 'context'"):
         parse_recipe({"init": str(starts["ar"]), "context": MARGINAL}, CoupleRecipe, "here")
-    quantile = {"quantile": {"teacher": "tales"}, "consistency": {"coupling": "anchored"}, "context": MARGINAL}
-    with pytest.raises(ValueError, match="context is not for quantile noise"):
-        parse_recipe(tiny_distillation(starts["mdlm"], **quantile), DistillRecipe, "here")
 
 
 def test_uniform_states_are_distilled_as_they_are(starts):

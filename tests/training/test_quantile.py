@@ -24,20 +24,21 @@ from multimdm.models import DiT
 from multimdm.process import MultiMask
 from multimdm.process.quantile import Cells, bucket_information, bucket_probability
 from multimdm.samplers.advice import SamplingAdvice
-from multimdm.training.building import distill_job, pretrain_job
+from multimdm.training.building import pretrain_job
 from multimdm.training.couple_jobs import couple_job
 from multimdm.training.engine import Engine
 from multimdm.training.job import Job
 from multimdm.training.loop import train
+from multimdm.training.outline import Texts, outline, read_start
 from multimdm.training.quantile_pairs import FreshCells, QuantilePairs, WrittenPairs, quantile_pairs
 from multimdm.training.recipes import parse_recipe
-from multimdm.training.schema import CoupleRecipe, DistillRecipe, PretrainRecipe
+from multimdm.training.schema import CoupleRecipe, PretrainRecipe
 from multimdm.training.settings import DataSettings
 from multimdm.training.sources import PreparedSource, open_source
 from multimdm.training.step_plan import Parts, stage_seed
 from multimdm.training.stored_cells import StoredCells
 from multimdm.training.validation import validation_sums
-from support.runs import TINY, asking, finish, metrics, start, tiny, tiny_distillation, tiny_starts, weights
+from support.runs import TINY, asking, finish, metrics, start, tiny, tiny_starts, weights
 from support.statistics import MUTANT, REJECT, chi_square_p
 from support.tiny_judges import END, save_tiny_gpt2
 from support.tiny_models import word_tokenizer
@@ -102,13 +103,13 @@ def job(place: tuple[Path, dict[str, Any]], **sections: Any) -> Job:
     return couple_job(parse_recipe(recipe(*place, **sections), CoupleRecipe, "test"), "run")
 
 
-def pairs_of(built: Job, seed: int | None = None) -> QuantilePairs | WrittenPairs:
-    """Of a job, as the loop has them."""
+def pairs_of(built: Job, seed: int | None = None, met: int | None = None) -> QuantilePairs | WrittenPairs:
+    """Of a job, as the loop has them if it meets so many texts."""
     assert built.quantiles is not None
     assert isinstance(built.model.process, MultiMask)
     engine = Engine(built.model.network, built.recipe.train)
     seed = stage_seed(built.recipe.train.seed, built.model.lineage) if seed is None else seed
-    pairs = quantile_pairs(built.quantiles, engine, built.model.process, built.source, seed, lambda text: None)
+    pairs = quantile_pairs(built.quantiles, engine, built.model.process, built.source, seed, lambda text: None, met=met)
     if pairs.due(0):
         pairs.refresh(0)
     return pairs
@@ -199,11 +200,52 @@ def test_two_ranks_share_the_work_and_learn_what_one_learns(tmp_path):
     assert len(together) == 4
     for path in cells.iterdir():
         path.unlink()
-    train(job((init, data), **sections), tmp_path / "alone", quiet=True)
+    pairs_of(job((init, data), **sections))
     assert {path.name: path.read_bytes() for path in cells.iterdir()} == together
+    train(job((init, data), **sections), tmp_path / "alone", quiet=True)  # asks its teacher as the texts come
     assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2]
     for one, other in zip(metrics(tmp_path / "run"), metrics(tmp_path / "alone"), strict=True):
         assert one == pytest.approx(other, rel=1e-3), one
+
+
+def test_ranks_that_share_the_network_wait_for_each_others_guesses(places, tmp_path):
+    """With one sequence at a time, many parts have nothing to guess, and other ranks have some."""
+    init, data = places["padded"]
+    sections: Any = {"train": {"steps": 3, "micro_batch": 1, "strategy": "fsdp"}, **EVERY_KIND}
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(recipe(init, data, **sections)))
+    finish(start(["couple", str(file), "--out", str(tmp_path / "run")], ranks=2))
+    train(job((init, data), **sections), tmp_path / "alone", quiet=True)
+    assert [record["ranks"] for record in metrics(tmp_path / "run", "start")] == [2]
+    for one, other in zip(metrics(tmp_path / "run"), metrics(tmp_path / "alone"), strict=True):
+        assert one == pytest.approx(other, rel=1e-3), one
+    valid = [metrics(tmp_path / name, "valid")[-1] for name in ("run", "alone")]
+    assert valid[0]["one_step"]
+    assert valid[0]["nelbo"] == pytest.approx(valid[1]["nelbo"], rel=1e-3)
+
+
+def test_there_may_be_more_buckets_than_tokens(places, tmp_path):
+    """As with characters. A run, what continues it, and a dry run's outline."""
+    init, data = places["padded"]
+    many = {"num_masks": 40, "rho": 1000.0}
+    built = job((init, data), process=many, train={"steps": 2})
+    assert isinstance(built.model.process, MultiMask)
+    assert built.model.process.num_masks > built.model.process.vocab_size
+    saved = train(built, tmp_path / "run", quiet=True).model
+    model = load(saved)
+    assert isinstance(model.process, MultiMask)
+    assert model.process.num_masks == 40
+    assert model.sample(num=2, steps=2, seed=0).nfe == 2
+    named = {"teacher": str(init)}
+    for asked in (many, None):
+        again = job((saved, data), process=asked, quantile=named, train={"steps": 2})
+        assert isinstance(again.model.process, MultiMask)
+        assert again.model.process.num_masks == 40
+    outlined = outline(built.recipe, Texts(model.process.vocab_size, 12), read_start(str(init)))
+    assert isinstance(outlined.process, MultiMask)
+    assert outlined.process.num_masks == 40
+    with pytest.raises(ValueError, match="num_masks must be at most vocab_size"):
+        model.process.__class__(model.process.vocab_size, 40)
 
 
 def test_the_command_line_names_the_teacher(starts, tmp_path, capsys):
@@ -315,9 +357,11 @@ def test_numbers_are_those_of_the_text_whoever_asks(places):
         assert torch.equal(together[1], torch.cat([noise for _, noise in parts]))
     built = job(places["padded"])
     assert built.quantiles is not None
+    assert isinstance(built.source, PreparedSource)
     fresh = FreshCells(built.quantiles, built.source)
     found = fresh.of(250, built.source.train(250, 12))
-    alone = built.quantiles.teacher.cells(built.source.train(250, 12).ids, built.quantiles.order)
+    texts = built.source.training[built.source.rows(250, 12).numpy()]
+    alone = cells_of_text(built.quantiles.teacher, texts.ids, built.source.drawn(texts.valid), built.quantiles.order)
     torch.testing.assert_close(found.lower, alone.lower, rtol=0, atol=1e-6)
     torch.testing.assert_close(found.width, alone.width, rtol=1e-4, atol=1e-9)
 
@@ -447,6 +491,31 @@ def test_cells_are_computed_once(places, asked, tmp_path, monkeypatch):
     assert asked == [12, 12, 12, 8]
     assert other.files.directory != cells.files.directory
     PreparedData.open(tmp_path / "corpus" / "data" / "train")  # is not bothered by what lies beside its tokens
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_a_teacher_is_not_asked_about_texts_that_the_run_does_not_meet(layout, asked, tmp_path, monkeypatch):
+    """A short run on much text would else wait for hours before its first step. The noise is the same."""
+    monkeypatch.setattr("multimdm.training.quantile_pairs._BLOCK", 8)
+    data = open_data(tmp_path / "corpus", layout=layout)
+    init = save_random(data, "ar", tmp_path / "ar")
+    built = job((init, data), train={"steps": 2})
+    assert isinstance(built.source, PreparedSource)
+    whole = len(built.source.training)
+    train(built, tmp_path / "run", quiet=True)
+    assert asked[:2] == [8, 8]
+    assert sum(asked) <= 16 + (built.source.valid_size or 0)
+    cells = tmp_path / "corpus" / "data" / "train" / "cells"
+    assert not cells.exists()
+    once, again = pairs_of(built, met=whole), pairs_of(built, met=whole + 1)
+    assert cells.exists()
+    assert isinstance(once, QuantilePairs)
+    assert isinstance(again, QuantilePairs)
+    example = built.source.train(3, 16)
+    for found, wanted in zip(once._cells.of(3, example), again._cells.of(3, example), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+    assert torch.equal(once.train(3, 16)[0].ids, again.train(3, 16)[0].ids)
+    assert float((once.train(3, 16)[1] == again.train(3, 16)[1]).double().mean()) > 0.99
 
 
 def test_asked_to_stop_while_cells_are_computed(asked, tmp_path, monkeypatch, capsys):
@@ -620,40 +689,6 @@ def test_masks_begin_with_codes_and_keep_them_in_later_stages(places, tmp_path):
 def test_the_recipes_own_advice_is_kept(places):
     built = job(places["padded"], advice={"order": "rewrite", "temperature": 0.5})
     assert built.model.advice == SamplingAdvice(order="rewrite", temperature=0.5)
-
-
-# ------------------------------------------------------------- distillation
-
-
-def test_a_model_with_quantile_noise_is_distilled_with_its_teacher(places, tmp_path):
-    ar, data = places["padded"]
-    coupled = train(job(places["padded"], train={"steps": 2}), tmp_path / "coupled", quiet=True).model
-    shared: Any = {"data": data, "train": {"steps": 3, "batch_size": 8}, "consistency": {"coupling": "anchored"}}
-
-    def distillation(**sections: Any) -> Job:
-        return distill_job(
-            parse_recipe(tiny_distillation(coupled, **{**shared, **sections}), DistillRecipe, "test"), "x"
-        )
-
-    built = distillation(quantile={"teacher": str(ar), "size": 16})
-    outcome = train(built, tmp_path / "run", quiet=True)
-    model = load(outcome.model)
-    assert model.advice == SamplingAdvice(order="confidence", temperature=0.0, threshold="by_steps")
-    assert [step["command"] for step in model.lineage] == ["couple", "distill"]
-    assert outcome.nelbo is not None
-    assert outcome.nelbo.one_step
-    assert all(math.isfinite(record["loss"]) for record in metrics(tmp_path / "run"))
-    assert not torch.equal(pairs_of(built).train(0, 8)[1], pairs_of(job(places["padded"])).train(0, 8)[1])
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({}, "is tied to the text: give the section quantile"),
-        ({"quantile": {}}, r"quantile\.teacher must be given: a model with quantile noise is not autoregressive"),
-        ({"quantile": {"teacher": str(coupled)}}, "must be autoregressive"),
-        ({"quantile": {"teacher": "x"}, "consistency": {}}, r"quantile needs consistency\.coupling: anchored, or sdtt"),
-        ({"quantile": {"teacher": "x", "texts": "teacher", "size": 12}}, r"quantile\.size must be a multiple of .*, 8"),
-    ]
-    for sections, message in refused:
-        with pytest.raises(ValueError, match=message):
-            distillation(**sections)
 
 
 # ---------------------------------------------------------------- bad input

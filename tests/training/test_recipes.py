@@ -119,16 +119,19 @@ def test_recipes_are_found_by_name_or_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_recipe("tales-mdlm").name == "tales-mdlm.yaml"
     assert find_recipe("tales-mdlm.yaml").name == "tales-mdlm.yaml"
-    for place in ("recipes/tales-mdlm.yaml", "recipes/pretrain/tales-mdlm.yaml"):
-        assert find_recipe(place) == find_recipe("tales-mdlm")
+    assert find_recipe("recipes/pretrain/tales-mdlm.yaml") == find_recipe("tales-mdlm")
     with pytest.raises(ValueError, match=r"no recipe file 'recipes/adapt/tales-mlm.yaml'; did you mean 'tales-mdlm'"):
         find_recipe("recipes/adapt/tales-mlm.yaml")
+    with pytest.raises(ValueError, match=r"there is no recipe file 'recipes/tales-mdlm\.yaml'"):
+        find_recipe("recipes/tales-mdlm.yaml")
     Path("mine.yaml").write_text("system: mdlm")
     assert find_recipe("mine.yaml") == Path("mine.yaml")
     with pytest.raises(ValueError, match="there is no recipe file 'tales-mlm'; did you mean 'tales-mdlm'"):
         find_recipe("tales-mlm")
     with pytest.raises(ValueError, match="is a directory"):
         find_recipe(".")
+    Path("tales-mdlm").mkdir()
+    assert find_recipe("tales-mdlm").name == "tales-mdlm.yaml", "a run may bear the name of its recipe"
     with pytest.raises(ValueError, match=r"those that come with the package: .*tales-mdlm"):
         find_recipe("elsewhere/zzz.yaml")
 

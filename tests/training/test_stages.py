@@ -62,6 +62,10 @@ class SeenDistillation:
     inner: Any
     seen: Seen
 
+    @property
+    def teacher_calls(self) -> int:
+        return self.inner.teacher_calls
+
     def taught_by(self, teacher: Any) -> Any:
         self.seen.inner = self.inner.taught_by(teacher)
         return SeenObjective(self.seen.inner, self.seen)

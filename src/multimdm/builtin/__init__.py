@@ -8,18 +8,18 @@ from pathlib import Path
 USUAL = "tales"
 """The one that writes where no checkpoint is named."""
 SERVED = (USUAL, "tales-mdlm")
-"""Those that a server and the playground offer where none is named."""
+"""The models that a server and the playground offer where none is named."""
 CARD = "card.json"
-"""Of each, beside the files of its checkpoint."""
+"""The card of each model, beside the files of its checkpoint."""
 
 
 def builtin_root() -> Path:
-    """Where they lie."""
+    """The directory in which built-in models lie."""
     return Path(__file__).parent
 
 
 def builtin_names() -> list[str]:
-    """Of all that there are, the usual one first."""
+    """The names of all built-in models, the usual one first."""
     found = sorted(path.parent.name for path in builtin_root().glob(f"*/{CARD}"))
     return sorted(found, key=lambda name: name != USUAL)
 

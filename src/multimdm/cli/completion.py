@@ -25,7 +25,7 @@ class Options:
     """
 
     shell: Annotated[Shell, tyro.conf.Positional]
-    """Whose script."""
+    """The shell whose script is wanted."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ def zsh(table: Sequence[Command]) -> str:
             after = {"words": words, "checkpoints": "_multimdm_checkpoints", "files": "_files"}.get(_after(flag))
             if after is not None:
                 values.append(f"    '{command.name} {flag.name}') {after}; return ;;")
-        told = " ".join(_quoted(f"{flag.name}:{flag.help}") for flag in command.flags)
-        flags.append(f"      {command.name}) entries=({told}) ;;")
+        entries = " ".join(_quoted(f"{flag.name}:{flag.help}") for flag in command.flags)
+        flags.append(f"      {command.name}) entries=({entries}) ;;")
         words = f"compadd -- {' '.join(command.words)}; " if command.words else ""
         rest.append(f"    {command.name}) {words}{'_multimdm_checkpoints' if command.checkpoints else '_files'} ;;")
     places = " ".join(f"{place}(N/)" for place in _USUAL_PLACES)
@@ -209,7 +209,7 @@ def _after(flag: Flag) -> Literal["words", "checkpoints", "files", "other", "not
 
 
 def _quoted(text: str) -> str:
-    """For all three shells: in single quotes, where nothing is expanded."""
+    """The text in single quotes, in which none of the three shells expands anything."""
     return "'" + text.replace("\\", "").replace("'", "’") + "'"
 
 

@@ -39,7 +39,7 @@ def _texts(recipe: TrainingRecipe, start: Start | None, assumed: tuple[int, int]
 
 
 def describe(found: Estimate, gpu: str | None) -> str:
-    """For a person to read."""
+    """The estimate as a person reads it."""
     frozen = "" if found.trained == found.parameters else f", of which {found.trained:,} are trained"
     each = found.tokens // found.ranks
     lines = [

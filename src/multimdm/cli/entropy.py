@@ -71,27 +71,30 @@ def run_study(options: Options) -> None:
     """The curves, as CSV and figure."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from multimdm._files import write_text
     from multimdm.evaluation.conditional_entropy import Study, run
-    from multimdm.report.entropy_figure import save_entropy_figure, study_title, write_csv
+    from multimdm.report.entropy_figure import entropy_figure, points_csv, study_title
+    from multimdm.report.style import save
 
     study = Study(masks=options.chosen_masks, samples=options.samples, seed=options.seed)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as bar:
         task = bar.add_task("draws", total=study.samples)
         points = list(run(study, lambda done: bar.advance(task, done)))
-    write_csv(points, options.out / "entropy.csv")
-    save_entropy_figure(points, study_title(study), options.out / "entropy.png")
+    write_text(options.out / "entropy.csv", points_csv(points))
+    save(entropy_figure(points, study_title(study)), options.out / "entropy.png")
     print(_summary([p for p in points if p.time == 0.5]))
     print(f"wrote {options.out / 'entropy.csv'} and {options.out / 'entropy.png'}")
 
 
 def draw_forward(options: Options) -> None:
     """The three forward processes on one sentence."""
-    from multimdm.report.forward_figure import forward_trajectories, save_forward_figure
+    from multimdm.report.forward_figure import forward_figure, forward_trajectories
+    from multimdm.report.style import save
 
     trajectories = forward_trajectories(options.sentence, options.chosen_masks[0], options.seed)
     path = options.out / "forward.png"
-    save_forward_figure(trajectories, path)
+    save(forward_figure(trajectories), path)
     print(f"wrote {path}")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from multimdm._inert import inert, inert_json
 from multimdm.cli.device import Device, NetworkOptions, PrecisionOption, network_options
 from multimdm.cli.measuring import (
     WITHOUT,
@@ -73,8 +74,8 @@ class Options(NetworkOptions):
     strings: int = 2048
     """Noise strings that recall is the mean over; with quantile noise, a 32nd of them for every text by itself."""
     teacher: str | None = None
-    """Of a model with quantile noise, for --nelbo (the bound for one step) and --recall: its teacher, if that is no
-    longer where the model's lineage says."""
+    """The teacher of a model with quantile noise, if it is no longer where the model's lineage says. --nelbo (the bound
+    for one step) and --recall ask it."""
     drawing: Drawing = field(default_factory=Drawing)
     device: Device = "auto"
     precision: PrecisionOption = "auto"
@@ -205,7 +206,7 @@ def _likelihood(
 
 
 def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -> None:
-    """results.json and report.html."""
+    """Write results.json and report.html."""
     if options.out is None:
         return
     from multimdm._files import write_text
@@ -220,15 +221,15 @@ def _write(options: Options, evaluation: "Evaluation", steps: tuple[int, ...]) -
 
 
 def _print(options: Options, evaluation: "Evaluation") -> None:
-    """Tables, or JSON."""
+    """Print tables, or JSON."""
     if options.json:
         import json
 
-        print(json.dumps(evaluation.as_data(), indent=1, ensure_ascii=False))
+        print(inert_json(json.dumps(evaluation.as_data(), indent=1, ensure_ascii=False)))
         return
     from multimdm.report.terminal import print_evaluation
 
     print_evaluation(evaluation)
     if options.out is not None:
         names = "results.json" + (" and report.html" if options.report else "")
-        print(f"wrote {names} to {options.out}")
+        print(inert(f"wrote {names} to {options.out}"))

@@ -1,28 +1,25 @@
 """The flags of every command, read off its options: what a shell completes."""
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, is_dataclass
-from functools import cache
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from multimdm._field_texts import texts_below_fields
 from multimdm.cli.main import RECIPE_COMMANDS, open_command
 from multimdm.cli.parsing import Leaf, denied, leaves
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One of a command."""
+    """An option or a positional argument of a command."""
 
     name: str
-    """As it is typed, from -- on; of a positional argument its plain name."""
+    """The option as it is typed, from -- on; the plain name of a positional argument."""
     values: tuple[str, ...] = ()
     """What may follow, if that is one of a few words."""
     takes: Literal["nothing", "words", "path", "other"] = "other"
-    """What follows."""
+    """The kind of thing that follows."""
     help: str = ""
 
     @property
@@ -40,7 +37,8 @@ def flags_of(command: str) -> list[Flag]:
 
 
 def _flags(leaf: Leaf, twins: bool) -> Iterator[Flag]:
-    text = _texts(leaf.owner).get(leaf.field) or next((x.help for x in leaf.marks if getattr(x, "help", None)), "")
+    below = texts_below_fields(leaf.owner).get(leaf.field, "").split(". ")[0].rstrip(".")
+    text = below or next((x.help for x in leaf.marks if getattr(x, "help", None)), "")
     if leaf.kind is bool and not leaf.positional:
         yield Flag(f"--{leaf.name}", takes="nothing", help=text)
         if twins and leaf.owner.__dataclass_fields__[leaf.field].default is not MISSING:
@@ -62,24 +60,3 @@ def _words(annotation: Any) -> Iterator[str]:
 
 def _path(annotation: Any) -> bool:
     return Path in (annotation, *get_args(annotation))
-
-
-@cache
-def _texts(kind: type) -> dict[str, str]:
-    """The first sentence of the text below every field, those of parents included."""
-    found: dict[str, str] = {}
-    for parent in reversed(kind.__mro__):
-        if not is_dataclass(parent):
-            continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(parent))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for before, after in zip(body.body, body.body[1:], strict=False):
-            if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
-                found[before.target.id] = " ".join(_string(after).split()).split(". ")[0].rstrip(".")
-    return found
-
-
-def _string(node: ast.stmt) -> str:
-    """The text that a statement is; "" if it is none."""
-    value = node.value if isinstance(node, ast.Expr) else None
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""

@@ -45,7 +45,7 @@ class Options(TaskSettings, NetworkOptions):
     base: str | None = None
     """Where the base of adapters is, if it is no longer where it was."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the weights in memory; auto is what the files have."""
+    """The precision of the weights in memory; auto is what the files have."""
     device: Device = "auto"
     out: Path | None = None
     """Directory for results.json and table.md; the same command again goes on where it was stopped."""
@@ -97,4 +97,4 @@ def _say(text: str) -> None:
 
 
 def _nothing(text: str) -> None:
-    """Another rank says it."""
+    """Say nothing: another rank does."""

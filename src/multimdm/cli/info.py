@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -11,7 +12,7 @@ from multimdm.cli.parsing import parse
 
 @dataclass(frozen=True)
 class Options:
-    """Tell what a checkpoint is: sizes, process, tokenizer, how it came to be, and how it wants to be sampled.
+    """Tell what a checkpoint is: sizes, process, tokenizer, how it came to be, how it wants to be sampled, its figures.
 
     Example: multimdm info runs/tales-mdlm
     """
@@ -35,10 +36,25 @@ def main(arguments: Sequence[str]) -> None:
     directory = local_directory(options.checkpoint)
     model = load_outline(directory)
     size = sum(file.stat().st_size for file in directory.iterdir() if file.is_file())
-    print(f"{directory}: {size / 1e6:,.1f} MB")
-    for heading, text in describe(model).items():
+    print(inert(f"{directory}: {size / 1e6:,.1f} MB"))
+    for heading, text in {**describe(model), "figures": _figures(directory)}.items():
         for number, line in enumerate([text] if isinstance(text, str) else text):
             print(f"  {heading if number == 0 else '':<9}  {inert(line)}")
     if options.recipes:
         for step in model.lineage:
             print(f"\n{yaml.safe_dump(step, sort_keys=False)}", end="")
+
+
+def _figures(directory: Path) -> list[str]:
+    """The figures on the card of a built-in model, or what the last validation of a run found."""
+    from multimdm.builtin import builtin_root
+
+    if directory.parent == builtin_root():
+        from multimdm.cli.models import figures_of
+        from multimdm.pipeline.builtin_cards import builtin_card
+
+        return list(figures_of(builtin_card(directory.name)))
+    from multimdm.training.records import METRICS, last_validation
+
+    found = last_validation(directory.parent) if (directory.parent / METRICS).is_file() else None
+    return ["none here: multimdm evaluate measures"] if found is None else [found]

@@ -5,12 +5,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from difflib import get_close_matches
 from functools import partial
 from keyword import iskeyword
 from typing import NamedTuple
 
 import multimdm
+from multimdm._hints import hint
 from multimdm._inert import inert
 from multimdm._stopping import TerminatedError, ToldInterrupt, terminable
 
@@ -39,7 +39,7 @@ COMMANDS = {
 }
 """Name -> what it does; `open_command` says where."""
 RECIPE_COMMANDS = ("pretrain", "adapt", "couple", "distill")
-"""Those that train by a recipe."""
+"""The commands that train by a recipe."""
 
 
 _GOES_ON = "; the same command goes on"
@@ -116,9 +116,8 @@ def _run(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"the commands are: {', '.join(COMMANDS)}"
-        print(f"multimdm: there is no command '{name}'; {hint}", file=sys.stderr)
+        near = hint(name, COMMANDS, "the commands are")
+        print(f"multimdm: there is no command '{name}'; {near}", file=sys.stderr)
         return 2
     command = open_command(name)
     try:
@@ -143,7 +142,7 @@ def _in_words(error: Exception) -> str:
     if type(error).__module__.startswith("pydantic"):
         from pydantic import ValidationError
 
-        from multimdm.training.recipes import explain
+        from multimdm._complaints import explain
 
         if isinstance(error, ValidationError):
             return explain(error, error.title)

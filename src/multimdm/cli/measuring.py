@@ -1,11 +1,11 @@
 """What `evaluate` and `pareto` share: checks of options, the opening of checkpoints, and progress."""
 
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from multimdm._inert import inert
 from multimdm.evaluation.settings import Drawing
 from multimdm.models.arithmetic import Precision
 
@@ -128,7 +128,7 @@ def _run_with_progress(tasks: Sequence["Task"], kept: bool) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    from multimdm.evaluation.progress import leave_if_asked, measuring_listener
+    from multimdm.evaluation.plan import run_tasks
     from multimdm.pipeline.ranks import current
 
     ranks = current()
@@ -139,23 +139,21 @@ def _run_with_progress(tasks: Sequence["Task"], kept: bool) -> None:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
-    total, finished, start = sum(task.amount for task in tasks), 0, time.monotonic()
-    listener = measuring_listener() if kept else None
-    with (
-        listener or nullcontext(),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
-    ):
+    total, start = sum(task.amount for task in tasks), time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         line = bar.add_task("", total=total, count="")
-        for number, task in enumerate(tasks, 1):
-            bar.update(line, description=task.name, count=f"{number}/{len(tasks)}")
-            task.run(lambda done: bar.advance(line, done * ranks.ranks))
+
+        def begun(number: int, task: "Task") -> Callable[[int], None]:
+            bar.update(line, description=inert(task.name), count=f"{number}/{len(tasks)}")
+            return lambda done: bar.advance(line, done * ranks.ranks)
+
+        def ended(number: int, task: "Task", finished: int) -> None:
             # What a task really takes is not known before: an alignment may try more or fewer temperatures.
-            finished += task.amount
             bar.update(line, completed=finished)
             if not console.is_terminal:
                 left = (time.monotonic() - start) * (total - finished) / finished
-                console.print(f"{number}/{len(tasks)}  {task.name}  about {left:.0f} s left", markup=False)
-            if listener is not None:
-                leave_if_asked(listener, number, len(tasks))
+                console.print(inert(f"{number}/{len(tasks)}  {task.name}  about {left:.0f} s left"), markup=False)
+
+        run_tasks(tasks, ended, begun, kept)

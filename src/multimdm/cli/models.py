@@ -23,7 +23,7 @@ class Options:
     """
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")] = ()
-    """Only these."""
+    """The models to list; all unless given."""
     json: bool = False
     """Print the cards as JSON."""
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _lines(card: "BuiltinCard") -> Iterator[str]:
-    """A card for reading."""
+    """The lines of a card, for reading."""
     yield f"{card.name}: {card.says}"
     yield f"  size     {card.parameters / 1e6:.2f} million parameters, in half precision on disk"
     for stage in card.stages:
@@ -53,11 +53,17 @@ def _lines(card: "BuiltinCard") -> Iterator[str]:
         yield f"  made by  multimdm {stage.command}, recipe {stage.recipe}, seed {stage.seed}: {budget}"
     yield f"  commit   {card.commit}"
     yield f"  sha256   {card.sha256['model.safetensors']}  model.safetensors"
-    yield f"  figures  {card.samples} samples, seed {card.seed}; in brackets 95% intervals over samples"
+    for number, line in enumerate(figures_of(card)):
+        yield f"  {'figures' if number == 0 else '':<7}  {line}"
+
+
+def figures_of(card: "BuiltinCard") -> Iterator[str]:
+    """What it can do, as measured when it was packed."""
+    yield f"{card.samples} samples, seed {card.seed}; in brackets 95% intervals over samples"
     for one in card.figures:
         calls = "call " if one.calls == 1 else "calls"
         valid = (
             f"{100 * one.valid_sentences.value:.0f}% of sentences and {100 * one.valid_stories.value:.0f}% of stories"
         )
         entropies = f"entropy {one.entropy.value:.2f}, pooled {one.pooled_entropy.value:.2f}"
-        yield f"    {one.calls:>2} {calls}  GenPPL {one.gen_ppl.text}, {entropies}, {valid} valid"
+        yield f"{one.calls:>2} {calls}  GenPPL {one.gen_ppl.text}, {entropies}, {valid} valid"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from multimdm.cli.device import Device, NetworkOptions, network_options
+from multimdm.cli.device import Device, NetworkOptions, PrecisionOption, network_options
 from multimdm.cli.measuring import Checkpoints, check_measuring, measured, open_reader, open_text, parse_entropy
 from multimdm.evaluation.settings import Drawing
 
@@ -54,6 +54,7 @@ class Options(NetworkOptions):
     causal language model or an autoregressive checkpoint, named as a judge is. Needs twice --num held-out texts."""
     drawing: Drawing = field(default_factory=Drawing)
     device: Device = "auto"
+    precision: PrecisionOption = "auto"
     out: Path = Path("runs/pareto")
     """Directory to write to; made if it is not there."""
 
@@ -74,7 +75,7 @@ class Options(NetworkOptions):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One for each checkpoint."""
+        """One label for each checkpoint."""
         if self.names is not None:
             return self.names
         from multimdm.evaluation.settings import label_of
@@ -101,7 +102,8 @@ def _open(options: Options) -> list[tuple["Subject", "Plan"]]:
     from multimdm.evaluation.store import Store
 
     align = parse_entropy(options.align_entropy)
-    checkpoints = Checkpoints(options.judge, options.drawing, Store(options.out / "points"), options.device)
+    store = Store(options.out / "points")
+    checkpoints = Checkpoints(options.judge, options.drawing, store, options.device, options.precision)
     opened = []
     for path, label in zip(options.checkpoints, options.labels, strict=True):
         subject = checkpoints.open(path, label, options.steps)

@@ -20,7 +20,7 @@ class Flag:
     values: int | None
     """How many words belong to it: 0 for a switch, None for a list, which takes all up to the next option."""
     on: bool = True
-    """Of a switch: false for --no-NAME."""
+    """Whether a switch turns something on; false for --no-NAME."""
     again: bool = False
     """Whether it takes one value each time that it is given."""
 
@@ -115,7 +115,7 @@ class Leaf:
     """The class that has the field."""
     field: str
     name: str
-    """As it is typed, without dashes before it: sections in front, unless they are left out."""
+    """The option as it is typed, without dashes: its sections in front, unless they are left out."""
     kind: Any
     """The type, without what it is annotated by."""
     marks: tuple[Any, ...]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from multimdm._inert import inert
 from multimdm.cli.parsing import parse
 from multimdm.data.options import PrepareOptions
 from multimdm.data.options import preset as options_of_preset
@@ -79,7 +80,7 @@ def run(options: Options) -> None:
     start = time.perf_counter()
     with Bar() as bar:
         prepared = prepare(options, options.out, options.force, bar.show, options.workers)
-    print(_summary(prepared, time.perf_counter() - start))
+    print(inert(_summary(prepared, time.perf_counter() - start)))
 
 
 class Bar:
@@ -140,7 +141,12 @@ def _summary(prepared: "Prepared", seconds: float) -> str:
         line += f", {counts.left_out:,} pairs too long" if counts.left_out else ""
         line += f", {counts.unknown:,} unknown" if counts.unknown else ""
         lines.append(line)
-        if counts.unknown:
+        if counts.first_lost is not None:
+            lines.append(
+                f"  warning    {counts.unknown:,} characters of {split} are left out, {counts.first_lost!r} first: the "
+                "tokenizer does not know them, and what they were cannot be learnt; bpe:SIZE knows every text"
+            )
+        elif counts.unknown:
             share = counts.unknown / max(counts.tokens, 1)
             lines.append(
                 f"  warning    {share:.2%} of the tokens of {split} stand for text that the tokenizer does not know: "

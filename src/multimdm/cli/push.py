@@ -34,7 +34,7 @@ class Options:
     revision: str | None = None
     """The branch to push to; main unless given."""
     message: str | None = None
-    """Of the commit."""
+    """The message of the commit."""
     card: tyro.conf.OmitArgPrefixes[CardOptions] = field(default_factory=CardOptions)
     keep_card: bool = False
     """Leave the README.md that is there as it is."""
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _show(model: "Model", card: str | None) -> None:
-    """What would be sent."""
+    """Print what would be sent."""
     with tempfile.TemporaryDirectory() as place:
         model.save(Path(place) / "model")
         for file in sorted((Path(place) / "model").iterdir()):

@@ -1,11 +1,13 @@
 """`multimdm quickstart`: the whole story in minutes."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
+from multimdm._inert import inert
 from multimdm.cli.parsing import parse
 
 
@@ -14,14 +16,15 @@ class Options:
     """Train, adapt, distil, generate and compare, on the built-in corpus: the whole story in minutes.
 
     Trains a masked diffusion model of short stories, continues it with one mask (the control) and with twenty, distils
-    both into few-step generators, measures all of them exactly at K = 1, 2, 4, 8 and 16 network calls, and writes a
-    report with pictures. Stop it with Ctrl-C at any time: the same command goes on where it was stopped.
+    both into few-step generators, trains an autoregressive model and with it one on quantile noise, measures these five
+    exactly at K = 1, 2, 4, 8 and 16 network calls beside the perfect network and the autoregressive model, and writes a
+    report. Stop it with Ctrl-C at any time: the same command goes on where it was stopped.
     """
 
     fast: bool = False
-    """A short version of everything, in about two minutes; its models are poor."""
+    """A short version of everything, in two to four minutes; its models are poor."""
     seed: int = 0
-    """Of weights, stories, noise and samples. The same seed gives the same numbers on the same machine with the same
+    """The seed of weights, stories, noise and samples. It gives the same numbers on the same machine with the same
     number of threads: sums in another order differ in their last bits, and one bit can decide a draw."""
     out: Path | None = None
     """Where everything is written. Default: runs/quickstart, or runs/quickstart-fast."""
@@ -33,6 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.seed < 0:
         raise ValueError(f"--seed must be 0 or more; got {options.seed}")
     out = options.out or Path("runs") / ("quickstart-fast" if options.fast else "quickstart")
+    print(inert(f"quickstart: everything is kept in {out}"), file=sys.stderr, flush=True)  # imports take seconds
     try:
         from multimdm.reproduce.running import run_quickstart
     except ModuleNotFoundError as error:

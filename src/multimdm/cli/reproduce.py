@@ -39,8 +39,8 @@ class Options:
     """Sequences that one rank works on at once, in place of what the recipes say: for GPUs with less memory. It changes
     no budget, and a run may go on with another one."""
     precision: Literal["auto", "float32", "bfloat16"] | None = None
-    """Of the arithmetic in training, in place of what the recipes say. bfloat16 takes about half of the time on CPUs
-    that compute in it (avx512_bf16, amx), and much longer on others."""
+    """The precision of training, in place of what the recipes say. bfloat16 takes about half of the time on CPUs that
+    compute in it (avx512_bf16, amx), and much longer on others."""
     compile: bool = False
     """Compile the blocks of networks in training with torch.compile: faster after the first minute."""
     text: tuple[Path, ...] = ()
@@ -113,13 +113,13 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _tell(out: Path) -> None:
-    """What was written."""
+    """Print what was written."""
     print((out / "tables.md").read_text(encoding="utf-8") if (out / "tables.md").exists() else "")
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")
 
 
 def _merge(options: Options) -> None:
-    """One study of several."""
+    """Merge several studies into one."""
     if options.out is None:
         raise ValueError("--merge needs --out DIR: where the tables and figures of all seeds are to be written")
     from multimdm.reproduce.results import merge, write_results

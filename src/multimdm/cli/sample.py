@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
         _write(model, options, samples, text)
         write_text(options.out, text.getvalue())
     where = f"; wrote {options.out}" if options.out is not None else ""
-    print(f"{_account(model, samples)}{where}", file=sys.stderr)
+    print(inert(f"{_account(model, samples)}{where}"), file=sys.stderr)
 
 
 def _check_names(arguments: Sequence[str]) -> None:
@@ -149,7 +149,7 @@ def _account(model: "Model", samples: "Samples") -> str:
 
 
 def _draw(model: "Model", options: Options, watch: "Watch") -> "Samples":
-    """What was asked for."""
+    """The samples that were asked for."""
     named: dict[str, Any] = {"sampling": options.sampling, "num": options.num, "seed": options.seed}
     named |= {"batch_size": options.batch_size, "trace": options.trace}
     if options.infill:

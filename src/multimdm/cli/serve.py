@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from multimdm._inert import inert
 from multimdm.builtin import SERVED
 from multimdm.cli.device import Device, PrecisionOption, check_device
 from multimdm.cli.parsing import parse
@@ -55,7 +56,7 @@ class Options:
 
     @property
     def api_key(self) -> str | None:
-        """Not an option: anyone on the machine can read the arguments of a program."""
+        """The key, from a file or the environment: anyone on the machine can read the arguments of a program."""
         if self.api_key_file is None:
             return os.environ.get(_KEY) or None
         key = self.api_key_file.read_text(encoding="utf-8").strip()
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> None:
         address = Address(options.host, bound.getsockname()[1])
         served_models = open_checkpoints(options.checkpoints, options.device, options.bos, options.precision)
         app = create_app(served_models, options.limits, key, address.hosts, options.allow_origin)
-        print(f"serving {', '.join(served_models)}; the playground is at {address.url}", flush=True)
+        print(inert(f"serving {', '.join(served_models)}; the playground is at {address.url}"), flush=True)
         if not address.loopback and key is None:
             warning = f"anyone who reaches {options.host} may use this server; set {_KEY} to ask for a key"
             print(f"warning: {warning}", flush=True)

@@ -8,13 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from multimdm._inert import inert
+from multimdm.report.signs import SIGNS, cut, legend, with_sign
 from multimdm.samplers.trace import CLEAN, DESIGNATED, OTHER, Trace
 
 if TYPE_CHECKING:
     from multimdm.pipeline import Model
 
 _STYLES = {CLEAN: "green", DESIGNATED: "bold yellow", OTHER: "magenta"}
-_MARKS = {DESIGNATED: "◆", OTHER: "◇"}
 _WIDEST = 12
 """Longer tokens are cut."""
 
@@ -46,8 +46,8 @@ def _cells(model: "Model", trace: Trace, number: int) -> list[list[Text]]:
 
     def cell(state: int, kind: int) -> Text:
         if state >= V:
-            return Text(_MARKS[kind] + (str(state - V) if several else ""), _STYLES[kind])
-        return Text((_MARKS[kind] if kind != CLEAN else "") + name(state), _STYLES[kind])
+            return Text(SIGNS[kind] + (str(state - V) if several else ""), _STYLES[kind])
+        return Text(SIGNS[kind] + name(state), _STYLES[kind])
 
     return [
         [cell(state, kind) for state, kind in zip(column, what, strict=True)]
@@ -56,8 +56,7 @@ def _cells(model: "Model", trace: Trace, number: int) -> list[list[Text]]:
 
 
 def _short_name(model: "Model", token: int) -> str:
-    name = inert(model.token_name(token)).replace("\n", "\\n")
-    return name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…"
+    return cut(inert(model.token_name(token)).replace("\n", "\\n"), _WIDEST)
 
 
 def _width(column: list[Text]) -> int:
@@ -74,12 +73,9 @@ def _table(labels: list[str], columns: list[list[Text]]) -> Table:
 
 
 def _legend(model: "Model") -> Text:
-    """What the signs mean."""
+    """A line that says what the signs mean."""
     if model.process is None:
-        return Text.assemble(("token", _STYLES[CLEAN]), "  ", ("◇ not made yet", _STYLES[OTHER]))
-    if not model.process.num_masks:
-        return Text.assemble(("final token", _STYLES[CLEAN]), "  ", ("◇ other token", _STYLES[OTHER]))
-    marks = [("clean token", _STYLES[CLEAN]), "  ", ("◆ mask of the final token", _STYLES[DESIGNATED])]
-    if model.process.num_masks > 1:
-        marks += ["  ", ("◇ other mask", _STYLES[OTHER])]
-    return Text.assemble(*marks)
+        entries = [(CLEAN, "token"), (OTHER, "not made yet")]
+    else:
+        entries = legend(masks=model.process.num_masks > 0, several=model.process.num_masks > 1)
+    return Text("  ").join(Text(with_sign(kind, text), _STYLES[kind]) for kind, text in entries)

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -29,7 +30,8 @@ class Options:
     minutes. Stop it with Ctrl-C at any time: the same command goes on. It ends with samples.
     """
 
-    source: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE ...")]
+    source: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE ...", help_behavior_hint="")]
+    """Your text: files or folders, as for multimdm prepare; or one directory that it wrote."""
     out: Path | None = None
     """The run's directory; its folder model holds the model. Default: runs/ and the name of the source."""
     fast: bool = False
@@ -39,15 +41,15 @@ class Options:
     longer: float = 1.0
     """Train everything so many times as long; 0.5 is half."""
     seed: int = 0
-    """Of weights, noise and samples."""
+    """The seed of weights, noise and samples."""
     tokenizer: str = "bpe:4096"
-    """Of text as it comes: as for multimdm prepare."""
+    """The tokenizer of plain text, as for multimdm prepare."""
     length: int = 128
-    """Of text as it comes: tokens per sequence."""
+    """Tokens per sequence of plain text."""
     layout: Literal["packed", "padded"] = "packed"
-    """Of text as it comes. packed: running text. padded: every line is a text by itself."""
+    """How plain text is laid out. packed: as running text. padded: every line is a text by itself."""
     valid_fraction: float = 0.05
-    """Of text as it comes: the share that is held out, to tell how good the models are."""
+    """The share of plain text that is held out, to tell how good the models are. 0 holds out nothing."""
 
     def check(self) -> None:
         """Say what is wrong before any work is done."""
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parse(Options, arguments, "multimdm train-text", config=(tyro.conf.FlagCreatePairsOff,))
     options.check()
     out = options.out or Path("runs") / (Path(options.source[0]).name.split(".")[0] + "-fast" * options.fast)
-    print(f"train-text: {', '.join(options.source)}; everything is kept in {out}", file=sys.stderr, flush=True)
+    _say(f"{', '.join(options.source)}; everything is kept in {out}")
     try:
         from multimdm.own_text.budget import Request
         from multimdm.own_text.running import run
@@ -74,13 +76,18 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"training needs the package {error.name}: pip install 'multimdm[train]'") from None
 
     request = Request(_data(options, out), out, options.size, options.fast, options.longer, options.seed)
-    run(request, lambda text: print(f"train-text: {text}", file=sys.stderr, flush=True))
+    run(request, _say)
     _tell(request)
+
+
+def _say(text: str) -> None:
+    print(inert(f"train-text: {text}"), file=sys.stderr, flush=True)
 
 
 def _data(options: Options, out: Path) -> Path:
     """Prepared data: those that were given, or of the text that was given."""
-    from multimdm.own_text.running import is_prepared, prepared
+    from multimdm.data.manifest import is_prepared
+    from multimdm.own_text.running import prepared
 
     first = Path(options.source[0])
     if is_prepared(first):
@@ -94,8 +101,15 @@ def _data(options: Options, out: Path) -> Path:
     from multimdm.cli.prepare import Bar
 
     preparing = PrepareOptions(sources=options.source, **{name: getattr(options, name) for name in _PREPARING})
-    with Bar() as bar:
-        return prepared(preparing, out, bar.show)
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        with Bar() as bar:
+            return prepared(preparing, out, bar.show)
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # what is kept for the next time stays
+                folder.rmdir()
+        raise
 
 
 _PREPARING = ("tokenizer", "length", "layout", "valid_fraction")
@@ -112,7 +126,7 @@ def _tell(request: "Request") -> None:
     print()
     for line in verdict(request):
         print(line)
-    print(
+    told = (
         f"{request.out / 'model'} holds the model. What to do next:\n"
         f"  multimdm sample {request.out} --steps 2\n"
         f"  multimdm sample {request.out} --steps 4 --prompt 'The beginning of a text'\n"
@@ -120,3 +134,4 @@ def _tell(request: "Request") -> None:
         f"--out {request.out / 'measured'} --report\n"
         f"  multimdm serve {request.out}"
     )
+    print(inert(told))

@@ -11,11 +11,13 @@ import tyro
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
+from multimdm._complaints import explain
+from multimdm._inert import inert
 from multimdm.cli.parsing import parse
-from multimdm.training.recipes import command_named, explain, parse_recipe, read_yaml
+from multimdm.training.recipes import command_named, parse_recipe, read_yaml
 from multimdm.training.schema import RECIPES, AdaptRecipe, CoupleRecipe, DistillRecipe, PretrainRecipe, TrainingRecipe
 from multimdm.training.settings import STRICT
-from multimdm.training.shipped import find_recipe
+from multimdm.training.shipped import by_command, find_recipe
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -34,8 +36,8 @@ class RunOptions:
     ranks: int | None = None
     """With --dry-run: how many ranks there would be. Default: as many as torchrun started, else 1."""
     gpu: str | None = None
-    """With --dry-run: also tell whether it fits into a GPU, and about how long it would take: b200, h200, h100, a100,
-    a100-40, l40s, rtx4090."""
+    """With --dry-run: also tell whether it fits into a GPU, and about how long it would take: b200, h200, h100,
+    h100-nvl, h100-pcie, a100, a100-40, l40s, rtx4090."""
     assumed_texts: tuple[int, int] | None = None
     """With --dry-run, for data that are not here: the size of their vocabulary and the length of their sequences."""
 
@@ -90,9 +92,12 @@ OPTIONS: dict[str, Any] = {kind.command: kind for kind in (_Pretrain, _Adapt, _C
 def main(command: str, arguments: Sequence[str]) -> None:
     """Parse, build the job and train."""
     options, recipe_class = parsed(command, arguments), RECIPES[command]
+    if not options.dry_run:
+        _check_start(getattr(options, "init", None))
     main_rank = os.environ.get("RANK", "0") == "0"  # which speaks for all
     if main_rank and not options.dry_run:  # at once: imports, checkpoints and data take their time
-        print(f"{command} {options.recipe}: opening data and network; the run is {options.out}", file=sys.stderr)
+        opening = f"{command} {options.recipe}: opening data and network; the run is {options.out}"
+        print(inert(opening), file=sys.stderr)
     try:
         from multimdm.training import building
         from multimdm.training.loop import train
@@ -114,7 +119,17 @@ def main(command: str, arguments: Sequence[str]) -> None:
         return
     if outcome.nelbo is not None:
         print(describe_nelbo(outcome.nelbo, job.source.entropy))
-    print(f"{outcome.model} holds the model, {options.out / 'metrics.jsonl'} its course")
+    print(inert(f"{outcome.model} holds the model, {options.out / 'metrics.jsonl'} its course"))
+
+
+def _check_start(init: str | None) -> None:
+    """A model that is still to be trained is named before anything is imported. Names on the Hub have two parts."""
+    if init is None or len(Path(init).parts) < 3 or Path(init).exists():
+        return
+    run = Path(init).parent.name if Path(init).name == "model" else Path(init).name
+    maker = next((command for command, names in by_command().items() if run in names), None)
+    remedy = f"multimdm {maker} {run} makes it" if maker else "the recipe's first lines say what makes it"
+    raise ValueError(f"init: {init} is not a checkpoint directory; {remedy}, or name another model with --init")
 
 
 def parsed(command: str, arguments: Sequence[str]) -> Any:

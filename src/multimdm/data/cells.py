@@ -30,6 +30,11 @@ _DTYPE = np.dtype("<f4")
 _MANIFEST, _VERSION = "manifest.json", 1
 
 
+def as_stored(cells: Cells) -> Cells:
+    """The cells, rounded as they would be on disk."""
+    return Cells(cells.lower.float().double(), cells.width.float().double())
+
+
 @dataclass(frozen=True)
 class CellsOf:
     """Whose cells they are. Equal ones can be used, others cannot."""
@@ -39,7 +44,7 @@ class CellsOf:
     teacher_fingerprint: str
     data_fingerprint: str
     order: str
-    """Of the vocabulary within the cells, or the fingerprint of a table."""
+    """The order of the vocabulary within the cells, or the fingerprint of a table."""
     sequences: int
     length: int
     version: int = _VERSION
@@ -47,8 +52,8 @@ class CellsOf:
     @property
     def folder(self) -> str:
         """A name of its own, but for the teacher's name, which may change."""
-        told = {name: value for name, value in asdict(self).items() if name != "teacher"}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        settings = {name: value for name, value in asdict(self).items() if name != "teacher"}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class CellFiles:
@@ -95,7 +100,7 @@ class CellFiles:
         return [part for part in range(self.parts) if not self._is_there(part)]
 
     def write(self, part: int, cells: Cells) -> None:
-        """One part, whole."""
+        """Write one part whole or not at all."""
         table = torch.stack([cells.lower, cells.width], dim=-1)
         rows = len(self.rows(part))
         require(
@@ -106,7 +111,7 @@ class CellFiles:
             table.cpu().numpy().astype(_DTYPE).tofile(partial)
 
     def read(self, rows: Int64[Tensor, " n"]) -> Cells:
-        """Of these sequences, [n, L]."""
+        """The cells of these sequences, [n, L]."""
         numbers = rows.numpy()
         table = np.empty((len(numbers), self.whose.length, 2), dtype=_DTYPE)
         for part in np.unique(numbers // ROWS):

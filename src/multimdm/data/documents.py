@@ -128,38 +128,10 @@ def check_surrogates(text: str, where: str) -> None:
 
 
 def _parquet_documents(file: LocalFile, column: str, advance: Callable[[int], None]) -> Iterator[str]:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise ValueError("Parquet files need the package pyarrow: pip install 'multimdm[train]'") from error
-    size = file.path.stat().st_size
-    row, done = 0, 0
-    try:
-        with parquet.ParquetFile(file.path) as table:
-            schema = table.schema_arrow
-            if column not in schema.names:
-                raise ValueError(
-                    f"{file.path}: no column '{column}', only {_names(schema.names)}; choose one with --field"
-                )
-            kind = schema.field(column).type
-            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-                raise ValueError(
-                    f"{file.path}: column '{column}' is of type {kind}, not text; choose another with --field"
-                )
-            for batch in table.iter_batches(batch_size=1024, columns=[column]):
-                for text in batch.column(0).to_pylist():
-                    row += 1
-                    if text is None:
-                        raise ValueError(f"{file.path}, row {row}: column '{column}' is null, not text")
-                    yield text
-                reached = size * row // table.metadata.num_rows
-                advance(reached - done)
-                done = reached
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file.path}, after row {row}: column '{column}' is not valid UTF-8 ({error})") from error
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{file.path}: damaged Parquet file ({error}); fetch it again") from error
+    for where, record in _parquet_records(file, advance, column):
+        if record[column] is None:
+            raise ValueError(f"{where}: column '{column}' is null, not text")
+        yield record[column]
 
 
 def _names(names) -> str:
@@ -183,7 +155,8 @@ def read_records(file: LocalFile, advance: Callable[[int], None]) -> Iterator[Re
     raise ValueError(f"{file.path}: pairs come from JSON lines (.jsonl) or Parquet files, not from text")
 
 
-def _parquet_records(file: LocalFile, advance: Callable[[int], None]) -> Iterator[Record]:
+def _parquet_records(file: LocalFile, advance: Callable[[int], None], column: str | None = None) -> Iterator[Record]:
+    """All rows with all columns, or with one alone, which must hold text."""
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -192,15 +165,31 @@ def _parquet_records(file: LocalFile, advance: Callable[[int], None]) -> Iterato
     size, row, done = file.path.stat().st_size, 0, 0
     try:
         with parquet.ParquetFile(file.path) as table:
-            for batch in table.iter_batches(batch_size=1024):
+            if column is not None:
+                _check_column(file, table.schema_arrow, column)
+            for batch in table.iter_batches(batch_size=1024, columns=None if column is None else [column]):
                 for values in batch.to_pylist():
                     row += 1
                     yield Record(f"{file.path}, row {row}", values)
                 reached = size * row // table.metadata.num_rows
                 advance(reached - done)
                 done = reached
-    except (UnicodeDecodeError, pyarrow.ArrowException, OSError) as error:
+    except UnicodeDecodeError as error:
+        place = "a column" if column is None else f"column '{column}'"
+        raise ValueError(f"{file.path}, after row {row}: {place} is not valid UTF-8 ({error})") from error
+    except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{file.path}: damaged Parquet file ({error}); fetch it again") from error
+
+
+def _check_column(file: LocalFile, schema: Any, column: str) -> None:
+    """Refuse a column that is missing or holds no text."""
+    import pyarrow
+
+    if column not in schema.names:
+        raise ValueError(f"{file.path}: no column '{column}', only {_names(schema.names)}; choose one with --field")
+    kind = schema.field(column).type
+    if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+        raise ValueError(f"{file.path}: column '{column}' is of type {kind}, not text; choose another with --field")
 
 
 def other_than_text(data: bytes) -> str | None:

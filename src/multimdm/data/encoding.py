@@ -20,7 +20,9 @@ class Encoded:
     ids: Integer[np.ndarray, " T"]
     lengths: Integer[np.ndarray, " D"]
     starts: Integer[np.ndarray, " D"] | None = None
-    """Of pairs: the length of each prompt, behind which the answer begins."""
+    """The length of each prompt of pairs, behind which the answer begins."""
+    lost: Integer[np.ndarray, "D 2"] | None = None
+    """How many characters of each document the tokenizer leaves out, since it lacks them, and the first one's code."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -34,7 +36,8 @@ class Encoded:
         first = ends[start - 1] if start else 0
         last = ends[stop - 1] if stop else 0
         starts = None if self.starts is None else self.starts[start:stop]
-        return Encoded(self.ids[first : max(first, last)], self.lengths[start:stop], starts)
+        lost = None if self.lost is None else self.lost[start:stop]
+        return Encoded(self.ids[first : max(first, last)], self.lengths[start:stop], starts, lost)
 
     @classmethod
     def joined(cls, parts: "Sequence[Encoded]") -> "Encoded":
@@ -42,16 +45,19 @@ class Encoded:
         if len(parts) == 1:
             return parts[0]
         starts = [part.starts for part in parts if part.starts is not None]
+        lost = [part.lost for part in parts if part.lost is not None]
         return cls(
             np.concatenate([part.ids for part in parts]),
             np.concatenate([part.lengths for part in parts]),
             np.concatenate(starts) if starts else None,
+            np.concatenate(lost) if lost else None,
         )
 
     def where(self, chosen: Bool[np.ndarray, " D"]) -> "Encoded":
         """The documents for which the boolean array is true."""
         starts = None if self.starts is None else self.starts[chosen]
-        return Encoded(self.ids[np.repeat(chosen, self.lengths)], self.lengths[chosen], starts)
+        lost = None if self.lost is None else self.lost[chosen]
+        return Encoded(self.ids[np.repeat(chosen, self.lengths)], self.lengths[chosen], starts, lost)
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
@@ -70,7 +76,18 @@ def encode_documents(
         rows = tokenizer.encode_batch(texts)
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum()))
-        yield Encoded(ids, lengths[lengths > 0])
+        lost = account_of_lost([tokenizer.lost(text) for text in texts], lengths > 0) if tokenizer.loses else None
+        yield Encoded(ids, lengths[lengths > 0], lost=lost)
+
+
+def account_of_lost(lost: Sequence[str], kept: Bool[np.ndarray, " D"]) -> Integer[np.ndarray, "K 2"]:
+    """`Encoded.lost` of the documents that are kept; the next one (or the last) accounts for one that is left empty."""
+    account = np.zeros((int(kept.sum()), 2), dtype=np.int64)
+    for number, characters in zip(kept.cumsum() - kept, lost, strict=True):
+        if characters and len(account):
+            row = account[min(number, len(account) - 1)]
+            row[:] = row[0] + len(characters), row[1] or ord(characters[0])
+    return account
 
 
 def _batches(documents: Iterable[str]) -> Iterator[list[str]]:

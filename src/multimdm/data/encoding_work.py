@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 
 
 class Encoder:
-    """Makes pieces of batches."""
+    """An encoder makes pieces of batches."""
 
     def __init__(self, options: PrepareOptions, tokenizer: Tokenizer) -> None:
         self.options, self.tokenizer = options, tokenizer
@@ -160,7 +160,7 @@ class Crew:
 
 
 _encoder: Encoder | None = None
-"""Of a worker."""
+"""The encoder of a worker."""
 
 
 def _begin_worker(options: PrepareOptions, tokenizer_directory: Path, threads: int) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def load_tokenizer(name: str) -> Tokenizer:
 
     A directory may hold one that `Tokenizer.save` wrote, a `tokenizer.json`, GPT-2's `vocab.json` and `merges.txt`, or
     BERT's `vocab.txt`. Where there is no BOS or EOS, BERT's [CLS] and [SEP] take their places, as the field has it for
-    LM1B; where there is one of the two, it serves as both. Code from strangers is never run.
+    LM1B; where there is one of the two, it serves as both. Code that comes with one is never run.
     """
     directory = smollm2_file("--tokenizer") if name == SMOLLM2 else Path(name)
     if directory.is_dir() and Tokenizer.saved_in(directory):
@@ -129,18 +130,31 @@ def _has_capitals(vocabulary: Path) -> bool:
 def _from_hub(name: str) -> Any:
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
         raise ValueError(f"--tokenizer {name}: there is no such directory")
-    build = _transformers().AutoTokenizer.from_pretrained
+    if _fetched_before(name):  # no network is needed
+        build = _transformers().AutoTokenizer.from_pretrained
+        with suppress(Exception):
+            return build(name, trust_remote_code=False, local_files_only=True)
+    why, cause = hub_silence(name), None
+    if why is None:  # asked before transformers is imported, which takes longer than an answer
+        build = _transformers().AutoTokenizer.from_pretrained
+        try:
+            return build(name, trust_remote_code=False)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            why, cause = reason(error), error
+    raise ValueError(
+        f"--tokenizer {name}: neither a directory here nor a tokenizer that the Hugging Face Hub gave ({why}); "
+        "give a directory, bpe:SIZE or chars"
+    ) from cause
+
+
+def _fetched_before(name: str) -> bool:
+    """Whether something of it lies in the cache of the Hub's client."""
+    from huggingface_hub import try_to_load_from_cache
+
     try:
-        return build(name, trust_remote_code=False, local_files_only=True)  # fetched before: no network is needed
-    except Exception:
-        why = hub_silence(name)
-    try:
-        return build(name, trust_remote_code=False, local_files_only=why is not None)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ValueError(
-            f"--tokenizer {name}: neither a directory here nor a tokenizer that the Hugging Face Hub gave "
-            f"({why or reason(error)}); give a directory, bpe:SIZE or chars"
-        ) from error
+        return any(isinstance(try_to_load_from_cache(name, file), str) for file in _FILES)
+    except ValueError:  # no name that the Hub knows
+        return False
 
 
 def smollm2_file(role: str) -> Path:

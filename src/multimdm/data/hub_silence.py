@@ -5,8 +5,9 @@ from typing import Literal
 
 from multimdm._inert import reason
 
-PATIENCE = 4.0
-"""Seconds for a first answer. The client itself would wait for ever, and a look-up of its address for long."""
+PATIENCE = 3.0
+"""Seconds for a first answer: with what is imported before it, a command fails within five. The client itself would
+wait for ever, and a look-up of its address for long."""
 
 
 def hub_silence(name: str, token: str | bool | None = None, kind: Literal["model", "dataset"] = "model") -> str | None:

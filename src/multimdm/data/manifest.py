@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic.dataclasses import dataclass
 
+from multimdm._complaints import explain
 from multimdm._files import read_json
-from multimdm._inert import inert, shown
+from multimdm._inert import shown
 from multimdm.data.packing import Ends, Layout
 from multimdm.data.sources import FileStamp
 from multimdm.process.settings import PromptForm
@@ -23,7 +24,7 @@ Positive = Annotated[int, pydantic.Field(gt=0, lt=2**32)]
 
 @dataclass(frozen=True, config=_STRICT)
 class Counts:
-    """How much there is."""
+    """How much data there are."""
 
     documents: NonNegative
     sequences: NonNegative
@@ -34,9 +35,11 @@ class Counts:
     dropped: int
     """Tokens left out, by truncation or --drop-last."""
     unknown: int
-    """Tokens that stand for text which the tokenizer does not know."""
+    """Tokens that stand for text which the tokenizer does not know, and characters that it leaves out."""
     left_out: int = 0
     """Pairs that are too long (--too-long drop)."""
+    first_lost: str | None = None
+    """The first character that the tokenizer left out; all of `unknown` are such then."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -58,7 +61,7 @@ class Manifest:
     ends: Ends
     length: Positive
     dtype: Literal["<u2", "<u4"]
-    """As numpy names them."""
+    """The dtype of tokens, as numpy names it."""
     vocab_size: Positive
     tokenizer: str
     tokenizer_fingerprint: str
@@ -71,10 +74,10 @@ class Manifest:
     options: dict[str, Any]
     """All that was asked for."""
     prompts: PromptForm | None = None
-    """Of --layout pairs: how prompts are written."""
+    """How the prompts of --layout pairs are written."""
 
     def write(self, directory: Path) -> None:
-        """As indented JSON."""
+        """Write the manifest as indented JSON."""
         text = json.dumps(asdict(self), indent=2, ensure_ascii=False)
         (directory / NAME).write_text(text + "\n", encoding="utf-8")
 
@@ -98,6 +101,10 @@ class Manifest:
         try:
             return pydantic.TypeAdapter(cls).validate_python(values)
         except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            field = inert(".".join(map(str, first["loc"])))[:80]
-            raise ValueError(f"{path}: field '{field}': {first['msg']}; prepare the data again") from None
+            complaint = explain(error, str(path), "field '{}'")
+            raise ValueError(f"{complaint}; prepare the data again") from None
+
+
+def is_prepared(directory: Path) -> bool:
+    """Whether `multimdm prepare` wrote it, with or without held-out text."""
+    return any((directory / part / NAME).is_file() for part in (".", "train"))

@@ -6,6 +6,7 @@ every moment each source has its share to within one document. There is no rando
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def interleave(
     readers = [_Reader(start) for start in starts]
     tokens = np.zeros(len(readers))
     finished: set[int] = set()
-    taken: list[np.ndarray] = []
+    taken: list[_Document] = []
     while True:
         turn = int(np.argmin(tokens / np.asarray(weights)))
         document = readers[turn].next()
@@ -55,7 +56,7 @@ def interleave(
             if document is None:
                 raise ValueError(f"source {turn + 1} of the mixture has no text")
         # Packed, a document also costs the EOS behind it; padded, no more than its sequence has room for.
-        tokens[turn] += len(document) + 1 if limit is None else min(len(document), limit)
+        tokens[turn] += len(document.ids) + 1 if limit is None else min(len(document.ids), limit)
         taken.append(document)
         if len(taken) == EMIT:
             yield _together(taken)
@@ -64,19 +65,33 @@ def interleave(
         yield _together(taken)
 
 
+class _Document(NamedTuple):
+    """The ids of one, and its row of `Encoded.lost`."""
+
+    ids: np.ndarray
+    lost: np.ndarray | None
+
+
 class _Reader:
     """The documents of one source, one at a time."""
 
     def __init__(self, start: Callable[[], Iterator[Encoded]]) -> None:
         self._documents = (document for batch in start() for document in _documents(batch))
 
-    def next(self) -> np.ndarray | None:
+    def next(self) -> _Document | None:
         return next(self._documents, None)
 
 
-def _documents(batch: Encoded) -> list[np.ndarray]:
-    return np.split(batch.ids, batch.lengths.cumsum()[:-1]) if len(batch) else []
+def _documents(batch: Encoded) -> list[_Document]:
+    ids = np.split(batch.ids, batch.lengths.cumsum()[:-1]) if len(batch) else []
+    lost = [None] * len(ids) if batch.lost is None else batch.lost
+    return [_Document(*document) for document in zip(ids, lost, strict=True)]
 
 
-def _together(documents: list[np.ndarray]) -> Encoded:
-    return Encoded(np.concatenate(documents), np.array([len(document) for document in documents], dtype=np.int64))
+def _together(documents: list[_Document]) -> Encoded:
+    lost = [document.lost for document in documents if document.lost is not None]  # of all, or of none
+    return Encoded(
+        np.concatenate([document.ids for document in documents]),
+        np.array([len(document.ids) for document in documents], dtype=np.int64),
+        lost=np.stack(lost) if lost else None,
+    )

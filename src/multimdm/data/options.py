@@ -66,7 +66,8 @@ class PrepareOptions:
     valid: tuple[str, ...] = ()
     """Sources to hold out: the output then has the folders train and valid."""
     valid_fraction: float | None = None
-    """Hold out this share of the documents, evenly spread: the output then has the folders train and valid."""
+    """Hold out this share of the documents, evenly spread: the output then has the folders train and valid. 0 holds out
+    nothing."""
     valid_last: int | None = None
     """Hold out the last so many documents: the output then has the folders train and valid."""
 
@@ -78,7 +79,7 @@ class PrepareOptions:
             parse_weight(part)
         if self.repeat and not self.mix:
             raise ValueError("--repeat is for --mix only")
-        if self.repeat and (self.valid_fraction is not None or self.valid_last is not None):
+        if self.repeat and (self.valid_fraction or self.valid_last is not None):
             raise ValueError("--repeat would put held-out documents into the training data too; hold out with --valid")
         both = set(self.valid) & {*self.sources, *(part.partition(":")[2] for part in self.mix)}
         if both:
@@ -101,9 +102,11 @@ class PrepareOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
-        if self.valid_fraction is not None and not (math.isfinite(self.valid_fraction) and 0 < self.valid_fraction < 1):
+        if self.valid_fraction is not None and not (
+            math.isfinite(self.valid_fraction) and 0 <= self.valid_fraction < 1
+        ):
             raise ValueError(f"--valid-fraction must be between 0 and 1; got {self.valid_fraction}")
-        if bool(self.valid) + (self.valid_fraction is not None) + (self.valid_last is not None) > 1:
+        if bool(self.valid) + bool(self.valid_fraction) + (self.valid_last is not None) > 1:
             raise ValueError("give only one of --valid, --valid-fraction and --valid-last")
 
     def _check_pairs(self) -> None:
@@ -124,7 +127,7 @@ class PrepareOptions:
     @property
     def holds_out(self) -> bool:
         """Whether there is a validation split."""
-        return bool(self.valid) or self.valid_fraction is not None or self.valid_last is not None
+        return bool(self.valid) or bool(self.valid_fraction) or self.valid_last is not None
 
     @property
     def room(self) -> int:
@@ -138,7 +141,7 @@ class PrepareOptions:
 
     @property
     def reading(self) -> Reading:
-        """How documents are found."""
+        """How documents are found in files."""
         return Reading(self.documents, self.separator, self.field)
 
 

@@ -27,14 +27,8 @@ class Sequences(NamedTuple):
 
     ids: Integer[np.ndarray, "N L"]
     lengths: Integer[np.ndarray, " N"]
-
-
-class PairSequences(NamedTuple):
-    """The same of pairs, and where the answers begin."""
-
-    ids: Integer[np.ndarray, "N L"]
-    lengths: Integer[np.ndarray, " N"]
-    starts: Integer[np.ndarray, " N"]
+    starts: Integer[np.ndarray, " N"] | None = None
+    """Where the answers of pairs begin."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, length: int, ends: Ends, dtype: np.dtype) -> "Frame":
-        """With the tokenizer's BOS and EOS; padding is its PAD, or else EOS."""
+        """The frame with the tokenizer's BOS and EOS; padding is its PAD, or else EOS."""
         bos = tokenizer.bos_id if ends in ("both", "bos") else None
         eos = tokenizer.eos_id if ends in ("both", "eos") else None
         if ends != "none" and tokenizer.bos_id is None and tokenizer.eos_id is None:
@@ -64,12 +58,12 @@ class Frame:
 
     @property
     def before(self) -> int:
-        """Positions before the text."""
+        """The number of positions before the text."""
         return int(self.bos is not None)
 
     @property
     def room(self) -> int:
-        """Positions for text."""
+        """The number of positions for text."""
         return self.length - self.before - int(self.eos is not None)
 
     def lay_out(self, ids: Integer[np.ndarray, " T"], lengths: Integer[np.ndarray, " N"]) -> Sequences:
@@ -94,7 +88,7 @@ class Packed:
         self.truncated = 0
         """Documents of which the end was left out: none."""
         self.dropped = 0
-        """Tokens left out."""
+        """Tokens that are left out."""
         self._rest = np.empty(0, dtype=frame.dtype)
 
     def add(self, documents: Encoded) -> Iterator[Sequences]:
@@ -110,7 +104,7 @@ class Packed:
             yield self.frame.lay_out(stream[first * room : last * room], np.full(last - first, room))
 
     def finish(self) -> Iterator[Sequences]:
-        """The incomplete last sequence."""
+        """The incomplete last sequence, if it is wanted."""
         rest, self._rest = self._rest, self._rest[:0]
         if self.drop_last:
             self.dropped += len(rest)
@@ -128,9 +122,9 @@ class Pairs:
         self.left_out = 0
         """Pairs that are too long, prompt and answer."""
         self.dropped = 0
-        """Their tokens."""
+        """Tokens of the pairs that are left out."""
 
-    def add(self, documents: Encoded) -> Iterator[PairSequences]:
+    def add(self, documents: Encoded) -> Iterator[Sequences]:
         """One sequence for each pair that fits."""
         fits = documents.lengths <= self.frame.room
         self.left_out += int((~fits).sum())
@@ -140,11 +134,11 @@ class Pairs:
         for first in range(0, len(documents), step):
             part = documents[first : first + step]
             assert part.starts is not None
-            laid = self.frame.lay_out(part.ids, part.lengths)
-            yield PairSequences(*laid, part.starts + self.frame.before)
+            laid_out = self.frame.lay_out(part.ids, part.lengths)
+            yield laid_out._replace(starts=part.starts + self.frame.before)
 
     def finish(self) -> Iterator[Sequences]:
-        """Nothing waits."""
+        """There is no further sequence, since nothing waits."""
         return iter(())
 
 
@@ -156,7 +150,7 @@ class Padded:
         self.truncated = 0
         """Documents of which the end was left out."""
         self.dropped = 0
-        """Tokens left out."""
+        """Tokens that are left out."""
 
     def add(self, documents: Encoded) -> Iterator[Sequences]:
         """One sequence for each document."""
@@ -172,5 +166,5 @@ class Padded:
             yield self.frame.lay_out(part.ids[position < room], kept)
 
     def finish(self) -> Iterator[Sequences]:
-        """Nothing waits."""
+        """There is no further sequence, since nothing waits."""
         return iter(())

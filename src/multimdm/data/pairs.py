@@ -13,7 +13,7 @@ import numpy as np
 
 from multimdm.data.chat import Message, chat_pair
 from multimdm.data.documents import check_surrogates
-from multimdm.data.encoding import Encoded, token_dtype
+from multimdm.data.encoding import Encoded, account_of_lost, token_dtype
 from multimdm.data.packing import Ends, Frame
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.process.settings import PromptForm
@@ -129,7 +129,12 @@ def encode_pairs(
                     f"the {room} positions of a sequence; raise --length, or leave such pairs out with --too-long drop"
                 )
         ids = np.fromiter(chain.from_iterable(chain(*row) for row in rows), dtype, int(lengths.sum()))
-        yield Encoded(ids, lengths, np.array([len(prompt) for prompt, _ in rows], dtype=np.int64))
+        starts = np.array([len(prompt) for prompt, _ in rows], dtype=np.int64)
+        lost = None
+        if tokenizer.loses:
+            missing = [tokenizer.lost("".join(pair.texts())) for pair in some]
+            lost = account_of_lost(missing, np.ones(len(some), dtype=bool))
+        yield Encoded(ids, lengths, starts, lost)
 
 
 def _encode(pair: Pair, tokenizer: Tokenizer, form: PromptForm) -> tuple[list[int], list[int]]:

@@ -1,8 +1,8 @@
 """Encoded documents on disk, piece by piece, until they are put together: what is in a piece need not be encoded again.
 
 A piece is one file: a line of JSON that says what it holds, where in the source it ends, and the hashes of all this;
-then the ids, the lengths of the documents and, of pairs, the lengths of the prompts. The file appears whole or not
-at all.
+then the ids, the lengths of the documents and, of pairs, the lengths of the prompts; last what the tokenizer lost, if
+it can lose something. The file appears whole or not at all.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 from multimdm._files import seal
 from multimdm.data.encoding import Encoded
 
-_VERSION = 1
+_VERSION = 2
 _LENGTHS = np.dtype("<i8")
 ENDING = ".piece"
 
@@ -29,11 +29,11 @@ class Place:
     """How far a source has been read."""
 
     part: int = 0
-    """Its file."""
+    """The number of the file that the place is in."""
     documents: int = 0
     """Documents of this file."""
     bytes_read: int = 0
-    """Of the whole source."""
+    """Bytes of the whole source that are read."""
     last: str = ""
     """sha256 of the document before this place, by which a source that has changed is noticed."""
 
@@ -50,6 +50,7 @@ def write_piece(path: Path, piece: Piece, tokenizer: str) -> None:
     ids, lengths, starts = piece.encoded.ids, piece.encoded.lengths, piece.encoded.starts
     body = ids.tobytes() + lengths.astype(_LENGTHS).tobytes()
     body += b"" if starts is None else starts.astype(_LENGTHS).tobytes()
+    body += b"" if piece.encoded.lost is None else piece.encoded.lost.astype(_LENGTHS).tobytes()
     about: dict[str, Any] = {
         "version": _VERSION,
         "tokenizer": tokenizer,
@@ -57,6 +58,7 @@ def write_piece(path: Path, piece: Piece, tokenizer: str) -> None:
         "tokens": len(ids),
         "documents": len(lengths),
         "pairs": starts is not None,
+        "lost": piece.encoded.lost is not None,
         "end": asdict(piece.end),
         "body": hashlib.sha256(body).hexdigest(),
     }
@@ -80,7 +82,8 @@ def read_piece(path: Path, tokenizer: str) -> Piece:
     dtype = np.dtype(about["dtype"])
     ids = np.frombuffer(body, dtype, about["tokens"])
     numbers = np.frombuffer(body, _LENGTHS, offset=ids.nbytes)
-    lengths, starts = numbers[: about["documents"]], numbers[about["documents"] :]
-    return Piece(
-        Encoded(ids, lengths, starts if about["pairs"] else None), TypeAdapter(Place).validate_python(about["end"])
-    )
+    D = about["documents"]
+    lengths, rest = numbers[:D], numbers[D:]
+    starts, rest = (rest[:D], rest[D:]) if about["pairs"] else (None, rest)
+    lost = rest.reshape(D, 2) if about["lost"] else None
+    return Piece(Encoded(ids, lengths, starts, lost), TypeAdapter(Place).validate_python(about["end"]))

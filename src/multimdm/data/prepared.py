@@ -21,10 +21,10 @@ class Example(NamedTuple):
 
     ids: Int64[Tensor, "*B L"]
     valid: Bool[Tensor, "*B L"]
-    """False in padding."""
+    """What is not padding."""
     given: Bool[Tensor, "*B L"] | None = None
-    """Of prompts and answers: the prompts, which are given and not learnt. What fills the rest of a sequence says where
-    the answer ends, and belongs to it."""
+    """The prompts before answers, which are given and not learnt. What fills the rest of a sequence says where the
+    answer ends, and belongs to it."""
 
     def __iter__(self) -> Iterator[Tensor]:
         """Over what there is: torch puts examples of a data set together field by field, and None is no field."""
@@ -36,16 +36,16 @@ class Example(NamedTuple):
         return self.valid if self.given is None else self.valid & ~self.given
 
     def rows(self, part: slice) -> "Example":
-        """Some of a batch."""
+        """Some of the sequences of a batch."""
         return Example(self.ids[part], self.valid[part], None if self.given is None else self.given[part])
 
     def cut(self, length: int) -> "Example":
-        """The first positions."""
+        """The first positions of every sequence."""
         given = None if self.given is None else self.given[..., :length]
         return Example(self.ids[..., :length], self.valid[..., :length], given)
 
     def with_padding(self) -> "Example":
-        """With padding as a token like others."""
+        """The example with padding as a token like others."""
         return Example(self.ids, torch.ones_like(self.valid), self.given)
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor | None]:
@@ -64,7 +64,7 @@ class PreparedData(Dataset[Example]):
         self.tokens: np.memmap = np.memmap(directory / "tokens.bin", np.dtype(manifest.dtype), "r", shape=(N, L))
         self.lengths: np.memmap = np.memmap(directory / "lengths.bin", LENGTH_DTYPE, "r", shape=(N,))
         self.starts: np.memmap | None = None
-        """Of pairs: where the answers begin."""
+        """Where the answers of pairs begin."""
         if manifest.layout == "pairs":
             self.starts = np.memmap(directory / "starts.bin", LENGTH_DTYPE, "r", shape=(N,))
         self.counts: np.ndarray = np.fromfile(directory / "counts.bin", COUNT_DTYPE)
@@ -106,7 +106,7 @@ class PreparedData(Dataset[Example]):
 
     @property
     def fingerprint(self) -> str:
-        """Of tokens and lengths: equal tokens with other lengths have padding elsewhere; so with other answers."""
+        """A hash of tokens and lengths, since equal tokens may have padding elsewhere, and of where answers begin."""
         found = f"{self.manifest.tokens_sha256}, lengths {hashlib.sha256(self.lengths.tobytes()).hexdigest()}"
         if self.starts is None:
             return found

@@ -48,13 +48,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` did."""
+    """What `prepare` made."""
 
     directory: Path
     reused: bool
     """Nothing had changed and nothing was done."""
     manifests: dict[str, Manifest]
-    """By split: 'train' and 'valid', or 'all'."""
+    """Split ('train' and 'valid', or 'all') -> its manifest."""
     kept: int = 0
     """Documents whose encoding was kept from an attempt that was stopped."""
 
@@ -103,8 +103,9 @@ def prepare(
                                 writer.add(documents)
                 except _AskedToStopError:
                     raise listener.leaving(stream.kept_in_words()) from None
+            count = sum(writer.documents for writer in writers)
             for writer in writers:
-                manifests[writer.name or "all"] = writer.finish(request.sources, tokenizer_hash)
+                manifests[writer.name or "all"] = writer.finish(request.sources, tokenizer_hash, count)
     return Prepared(out, False, manifests, stream.kept_before)
 
 
@@ -183,7 +184,7 @@ class _Stream:
         work: Unfinished,
     ) -> None:
         """`sources`: those held out come last."""
-        self._options, self._sources, self._progress = options, sources, progress
+        self._options, self._sources, self._progress, self._loses = options, sources, progress, tokenizer.loses
         self._done = Progress(bytes_total=None if options.repeat else _total(sources))
         self._pieces = [work.pieces(number, tokenizer.fingerprint) for number in range(len(sources))]
         self.kept_before = sum(pieces.documents for pieces in self._pieces)
@@ -201,7 +202,7 @@ class _Stream:
             batches = (batch for source in sources for batch in source())
         if options.max_documents is not None:
             batches = take(batches, options.max_documents)
-        if options.valid_fraction is not None:
+        if options.valid_fraction:
             yield from hold_out_fraction(batches, options.valid_fraction)
         elif options.valid_last is not None:
             yield from hold_out_last(batches, options.valid_last)
@@ -227,7 +228,8 @@ class _Stream:
             some = some or len(batch) > 0
             yield batch
         if not some:
-            raise ValueError(f"source '{source.name}' has no text: all its documents are blank")
+            unknown = ", or of characters that the tokenizer lacks" * self._loses
+            raise ValueError(f"source '{source.name}' has no text: all its documents are blank{unknown}")
 
     def kept_in_words(self) -> str:
         """What need not be done again."""

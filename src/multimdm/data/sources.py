@@ -6,6 +6,7 @@ Documents that are blank (nothing but white space) are dropped everywhere.
 """
 
 import hashlib
+import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -70,7 +71,7 @@ class LocalSource:
         return len(self.files)
 
     def documents(self, advance: Callable[[int], None], part: int | None = None) -> Iterator[str]:
-        """Documents that are not blank, of all files in order or of one; `advance` is told of bytes read."""
+        """Documents that are not blank, of all files in order or of one; `advance` is called with the bytes read."""
         for file in self._read(part):
             yield from _not_blank(read_documents(file, self.reading, advance))
 
@@ -83,7 +84,7 @@ class LocalSource:
         return self.files if part is None else self.files[part : part + 1]
 
     def stamps(self) -> list[FileStamp]:
-        """One for each file."""
+        """The stamp of each file."""
         return [FileStamp.of(file.path) for file in self.files]
 
 
@@ -101,7 +102,7 @@ class HubSource:
 
     @property
     def size(self) -> int | None:
-        """Unknown."""
+        """None: the size of a stream is not known."""
         return None
 
     @property
@@ -133,13 +134,14 @@ class HubSource:
             yield text
 
     def _open(self) -> Any:
-        try:
-            import datasets
-        except ImportError as error:
-            raise ValueError("hf: sources need the package datasets: pip install 'multimdm[train]'") from error
+        if importlib.util.find_spec("datasets") is None:
+            raise ValueError("hf: sources need the package datasets: pip install 'multimdm[train]'")
         here = Path(self.dataset).exists()  # the package also reads directories
+        # Asked before the package is imported, which takes seconds.
         if not here and (why := hub_silence(self.dataset, kind="dataset")) is not None:
             raise self._closed(why)
+        import datasets
+
         try:
             return datasets.load_dataset(
                 self.dataset, self.config, split=self.split, revision=self.revision, streaming=True

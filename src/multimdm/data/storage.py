@@ -17,7 +17,7 @@ import numpy as np
 from multimdm._inert import inert
 from multimdm.data.encoding import token_dtype
 from multimdm.data.manifest import Manifest
-from multimdm.data.packing import PairSequences, Sequences
+from multimdm.data.packing import Sequences
 from multimdm.data.tokenizer import Tokenizer
 
 LENGTH_DTYPE, COUNT_DTYPE = np.dtype("<u4"), np.dtype("<i8")
@@ -58,8 +58,8 @@ class SequenceWriter:
         """The type of the tokens, as the manifest has it."""
         return "<u2" if self.dtype.itemsize == 2 else "<u4"
 
-    def write(self, sequences: Sequences | PairSequences) -> None:
-        """Append a block."""
+    def write(self, sequences: Sequences) -> None:
+        """Append a block of sequences."""
         ids, lengths = sequences.ids, sequences.lengths
         full = bool((lengths == self.length).all())
         valid = ids.ravel() if full else ids[np.arange(self.length) < lengths[:, None]]
@@ -69,7 +69,7 @@ class SequenceWriter:
         self._tokens.write(data)
         self._lengths.write(lengths.astype(LENGTH_DTYPE).data)
         if self._starts is not None:
-            assert isinstance(sequences, PairSequences)
+            assert sequences.starts is not None
             self._starts.write(sequences.starts.astype(LENGTH_DTYPE).data)
         self.sequences += len(ids)
 

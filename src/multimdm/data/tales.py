@@ -21,9 +21,8 @@ from multimdm.data.tales_variables import Variables
 from multimdm.data.tales_words import DEFAULT
 from multimdm.data.tokenizer import Tokenizer
 from multimdm.process.checks import check_ids, debug_checks, kind_of
-from multimdm.process.draws import Generator
+from multimdm.process.draws import Generator, Streams
 from multimdm.process.quantile import Order
-from multimdm.process.streams import Streams
 
 _MESSAGE = 2**19
 """How many numbers a message holds per position, over the stories that are scored together: a few MB."""

@@ -47,7 +47,7 @@ class Hypotheses(NamedTuple):
         return Hypotheses(*(field[rows] for field in self))
 
     def join(self, others: "Hypotheses") -> "Hypotheses":
-        """These and others."""
+        """These hypotheses and others."""
         return Hypotheses(*(torch.cat(pair) for pair in zip(self, others, strict=True)))
 
 
@@ -68,9 +68,9 @@ class Chain:
         self.vocabulary = plan.vocabulary
         self._names = list(plan.priors)
         self.priors = list(plan.priors.values())
-        """By column: p(value | value of the parent)."""
+        """p(value | value of the parent) of every column."""
         self.parents = [self._column(plan.parents[name]) for name in self._names]
-        """By column, that of the parent; parents stand before their children."""
+        """The column of the parent of every column; parents stand before their children."""
         self._places: list[tuple[int, Tensor]] = []
         self._moves: list[tuple[Tensor, Tensor, Tensor]] = []
         self._nodes: dict[Part, dict[tuple[int, ...], _Node]] = {}
@@ -91,19 +91,19 @@ class Chain:
         """The lists of places and moves as tensors, by place, by (place, value) and by move."""
         columns, counts = zip(*self._places, strict=True)
         self.column = torch.tensor(columns)
-        """By place: the column of the value that its moves depend on."""
+        """The column of the value that the moves of every place depend on."""
         self.first = torch.tensor([0, *(len(count) for count in counts[:-1])]).cumsum(0)
-        """By place: where its values begin."""
+        """Where the values of every place begin."""
         self.count = torch.cat(counts)
         self.begin = self.count.cumsum(0) - self.count
-        """By place and value: how many moves there are, and where they begin."""
+        """How many moves every place has at a value, and where they begin."""
         self.token, self.target, self.prob = (torch.cat(parts) for parts in zip(*self._moves, strict=True))
         self.needs = torch.stack([self._closure(column) for column in columns])
-        """By place: which variables must be drawn there."""
+        """Which variables must be drawn at every place."""
         self.is_boundary = torch.tensor([place in boundaries for place in range(len(columns))])
-        """By place: whether a sentence begins, or the story ends."""
+        """Whether a sentence begins at a place, or the story ends."""
         self.asked = torch.zeros_like(self.needs)
-        """By place, at boundaries only: which variables are asked for from there on."""
+        """Which variables are asked for from a place on, known at boundaries only."""
         for place, asked in boundaries.items():
             self.asked[place] = asked
 

@@ -62,7 +62,7 @@ class Judge:
         return padded[rows[..., None], starts[..., None] + torch.arange(width)]
 
     def _factors(self, windows: Tensor) -> Factors:
-        """Of the tokens [n, width] from each start on."""
+        """The factors of the tokens [n, width] from each start on."""
         return lambda part, length, offset: self._factor(part, length, windows[:, offset : offset + length])
 
     def _factor(self, part: Part, length: int, tokens: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ class Plan:
         self.index = {word: i for i, word in enumerate(self.vocabulary)}
         self.parents = {name: choice.given for name, choice in grammar.variables.items()}
         self.priors = {name: _table(choice) for name, choice in grammar.variables.items()}
-        """Per variable: [values of its parent or 1, values]."""
+        """The prior of each variable: [values of its parent or 1, values]."""
         self._parts: dict[Choice, Part] = {}
         drafts = [self._draft(grammar, number) for number in range(len(grammar.sentences))]
         first, last = self._lifetimes([_needs(given, templates) for given, templates, _ in drafts])

@@ -20,10 +20,14 @@ TURN_ENDS = ("<|eot_id|>", "<|im_end|>")
 """What tokenizers call the end of a turn: LLaDA's (and LLaMA's), and ChatML's."""
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s))(?P<word>\w[\w']*)")
 _FILE, _CONFIG, _TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
+_BEFORE_MODEL = ("normalizer", "pre_tokenizer")
+"""Parts of a definition that may turn text into bytes."""
+_SPACES = "▁Ġ"
+"""How spaces are written in vocabularies: put before a character, too."""
 _MOST_TOKENS = 2**24
 """Far above any vocabulary there is."""
 _MOST_BYTES = 2**28
-"""Of a definition."""
+"""The longest definition."""
 
 
 class Tokenizer:
@@ -59,7 +63,7 @@ class Tokenizer:
                 raise ValueError(f"tokenizer '{name}': its {role} token must be a text; got {shown(token)}")
         if chat_template is not None and not isinstance(chat_template, str):
             raise ValueError(f"tokenizer '{name}': chat_template must be a text; got {shown(chat_template)}")
-        parse_json(definition, f"tokenizer '{name}': tokenizer.json")  # the package aborts at what is too deep
+        parsed = parse_json(definition, f"tokenizer '{name}': tokenizer.json")  # the package aborts at what is too deep
         try:
             self._backend = Backend.from_str(definition)
         except BaseException as error:  # the package raises bare Exceptions; its panics are not even that
@@ -92,6 +96,9 @@ class Tokenizer:
         self._sentence_case = sentence_case
         self._tokens = vocabulary
         self._special = self._special_tokens()
+        self._lacking: dict[str, bool] = {}
+        self.loses: bool = self._leaves_out(parsed)
+        """Whether what no token stands for vanishes from the ids without a trace (`lost`)."""
         self.fingerprint: str = _fingerprint(definition, self._roles)
         """sha256 of the definition and the roles: equal fingerprints mean equal ids."""
 
@@ -128,6 +135,8 @@ class Tokenizer:
 
     def _lost(self, text: str, ids: list[int]) -> str | None:
         """The first piece of the text that became the unknown token, or nothing at all."""
+        if self.loses:
+            return next(iter(self.lost(text)), None)
         encoding = self._backend.encode(self._uncapitalised(text), add_special_tokens=False)
         if self.unk_id is not None and self.unk_id in ids:
             start, end = encoding.offsets[encoding.ids.index(self.unk_id)]
@@ -136,6 +145,60 @@ class Tokenizer:
         for start, end in encoding.offsets:
             covered[start:end] = b"\1" * (end - start)
         return next((c for c, seen in zip(text, covered, strict=False) if not seen and not c.isspace()), None)
+
+    def lost(self, text: str) -> str:
+        """The characters that vanish from the ids of the text; none unless this tokenizer `loses` some.
+
+        White space is not counted: many tokenizers leave it out by design.
+        """
+        if not self.loses:
+            return ""
+        text = self._without_whole_words(text)
+        # Offsets do not tell: the package closes the gap, as if the end of the word were missing.
+        lacking = {c for c in set(text) if self._lacks(c)}
+        return "".join(c for c in text if c in lacking) if lacking else ""
+
+    def _without_whole_words(self, text: str) -> str:
+        """The text without words that are tokens, where BPE looks for whole words before letters."""
+        backend = self._backend
+        if not getattr(backend.model, "ignore_merges", False) or backend.normalizer or not backend.pre_tokenizer:
+            return text
+        words = backend.pre_tokenizer.pre_tokenize_str(text)
+        return "".join(text[start:end] for word, (start, end) in words if word not in self._tokens)
+
+    def _lacks(self, character: str) -> bool:
+        known = self._lacking.get(character)
+        if known is None:
+            known = self._lacking[character] = not character.isspace() and not self._spells(character)
+        return known
+
+    def _spells(self, character: str) -> bool:
+        """Whether BPE finds tokens for all that the parts before it make of a character."""
+        backend, model, tokens = self._backend, self._backend.model, self._tokens
+        if character in tokens:
+            return True
+        text = character if backend.normalizer is None else backend.normalizer.normalize_str(character)
+        if backend.pre_tokenizer is not None:
+            text = "".join(piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text))
+        first, last = model.continuing_subword_prefix or "", model.end_of_word_suffix or ""
+        for c in text:
+            if c in _SPACES or not tokens.keys().isdisjoint({c, first + c, c + last, first + c + last}):
+                continue
+            if not (model.byte_fallback and all(f"<0x{byte:02X}>" in tokens for byte in c.encode())):
+                return False
+        return True
+
+    def _leaves_out(self, definition: dict[str, Any]) -> bool:
+        """BPE without an unknown token leaves out what it lacks, unless every byte is a token."""
+        from tokenizers import models, pre_tokenizers
+
+        model = self._backend.model
+        if not isinstance(model, models.BPE) or model.unk_token is not None:
+            return False  # the other models complain
+        if model.byte_fallback and all(f"<0x{byte:02X}>" in self._tokens for byte in range(256)):
+            return False
+        in_bytes = '"ByteLevel"' in json.dumps([definition.get(part) for part in _BEFORE_MODEL])
+        return not (in_bytes and all(byte in self._tokens for byte in pre_tokenizers.ByteLevel.alphabet()))
 
     def _uncapitalised(self, text: str) -> str:
         return _SENTENCE_START.sub(self._plain_start, text) if self._sentence_case else text
@@ -205,7 +268,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: str | Path) -> "Tokenizer":
-        """Read what `save` wrote."""
+        """The tokenizer that `save` wrote."""
         definition, config = _read(Path(directory))
         return cls(
             definition,

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
+from multimdm.data.bpe_training import SPECIAL, bpe_definition
 from multimdm.data.tokenizer import Tokenizer
 
-SPECIAL = {"pad": "<pad>", "bos": "<bos>", "eos": "<eos>"}
-"""They get the first ids."""
 _UNKNOWN = "<unk>"
 _ALPHABET = 256
 
@@ -26,22 +25,7 @@ def train_bpe(documents: Iterable[str], size: int) -> Tokenizer:
 
     A small corpus may not have enough pairs that occur twice; the vocabulary is then smaller.
     """
-    from tokenizers import Tokenizer as Backend
-    from tokenizers import decoders, models, pre_tokenizers, trainers
-
-    backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        special_tokens=list(SPECIAL.values()),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.encode_special_tokens = True
-    backend.train_from_iterator(documents, trainer)
-    return Tokenizer(backend.to_str(), SPECIAL, f"bpe:{size}")
+    return Tokenizer(bpe_definition(documents, size), SPECIAL, f"bpe:{size}")
 
 
 def train_chars(documents: Iterable[str]) -> Tokenizer:

@@ -17,9 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pydantic
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from multimdm._files import read_json, seal, whole_directory, write_text
+from multimdm._locks import take_lock
 from multimdm.data.manifest import SourceStamp
 from multimdm.data.options import PrepareOptions
 from multimdm.data.pieces import ENDING, Piece, read_piece
@@ -99,7 +100,7 @@ class Unfinished:
             tokenizer.save(directory)
 
     def pieces(self, number: int, tokenizer: str) -> "SourcePieces":
-        """Those of a source."""
+        """The pieces of a source."""
         return SourcePieces(self.directory / f"source-{number:03d}", tokenizer)
 
     def _clear(self) -> None:
@@ -119,8 +120,6 @@ class SourcePieces:
         self.count = self.documents = self.bytes_read = 0
         while self._there_and_whole(self.path(self.count)):
             self.take_up()
-        self.kept = self.count
-        """Pieces of an earlier attempt."""
         whole = {self.path(number).name for number in range(self.count)}
         for path in directory.iterdir():
             if path.name not in {*whole, _END}:
@@ -145,7 +144,7 @@ class SourcePieces:
         return piece
 
     def read(self, number: int) -> Piece:
-        """A piece."""
+        """One piece, read from its file."""
         return read_piece(self.path(number), self._tokenizer)
 
     def path(self, number: int) -> Path:
@@ -159,7 +158,7 @@ class SourcePieces:
         return end.exists() and end.read_text() == str(self.count)
 
     def complete_now(self) -> None:
-        """There are no more."""
+        """Note that there are no more pieces."""
         write_text(self.directory / _END, str(self.count))
 
 
@@ -192,13 +191,12 @@ def unfinished(out: Path) -> Iterator[Unfinished]:
 def _locked(directory: Path, out: Path) -> FileLock:
     while True:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(directory / _LOCK, timeout=0)
         try:
-            lock.acquire()
-        except Timeout:
-            raise OtherWorkError(f"--out {out}: another process is preparing it; wait for its end") from None
+            lock = take_lock(directory / _LOCK)
         except FileNotFoundError:
             continue  # another process came to its end at this moment, and took the directory with it
+        if lock is None:
+            raise OtherWorkError(f"--out {out}: another process is preparing it; wait for its end")
         if (directory / _LOCK).exists():
             return lock
         lock.release()

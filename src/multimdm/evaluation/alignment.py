@@ -20,6 +20,8 @@ _TOLERANCE = 0.002
 """Nats that are close enough, whatever the interval."""
 _SHARE = 0.05
 """Part of the interval's width that is close enough."""
+USUAL_DRAWS = 8
+"""How often samples are drawn, usually: at seven temperatures, and again at the one that is found, for the judge."""
 _HALVINGS = 12
 _ROUNDS = 3
 """How often to look closer around the best temperature, when the target is out of reach."""
@@ -33,7 +35,7 @@ class Trial:
     entropy: Estimate
 
     def close(self, target: float | int) -> bool:
-        """Near enough to stop."""
+        """Whether the trial is near enough to the target to stop."""
         return abs(self.entropy.value - target) <= max(_TOLERANCE, _SHARE * self.entropy.width)
 
     def reaches(self, target: float | int) -> bool:
@@ -91,7 +93,7 @@ class _Search:
 
     @property
     def trials(self) -> list[Trial]:
-        """In the order of temperature."""
+        """All trials, by their temperature."""
         return [self._tried[tau] for tau in sorted(self._tried)]
 
     @property
@@ -101,7 +103,7 @@ class _Search:
 
     @property
     def settled(self) -> bool:
-        """Nothing more to look for: a trial is close, or the target lies between two of them."""
+        """Whether the search may end: a trial is close, or the target lies between two of them."""
         return self.best.close(self._target) or self._bracket() is not None
 
     def attempt(self, tau: float) -> bool:

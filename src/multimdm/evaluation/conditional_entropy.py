@@ -37,7 +37,7 @@ class Study:
 
     @property
     def times(self) -> list[float]:
-        """The time grid."""
+        """The times of the grid, from 0 to 1."""
         return [k / self.steps for k in range(self.steps + 1)]
 
     @property
@@ -86,7 +86,7 @@ def coupled_entropy(
 
 
 def run(study: Study, progress: Callable[[int], None] = lambda samples: None) -> Iterator[Point]:
-    """All curves of the figure. `progress` is told of every chunk of samples that is done."""
+    """All curves of the figure. `progress` is called after every chunk of samples."""
     prior = study.prior
     yield from _exact_curves(study, prior)
     sums: dict[tuple[str, float], Tensor] = {}

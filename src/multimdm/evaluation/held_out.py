@@ -30,7 +30,7 @@ class Part(NamedTuple):
     given: Bool[Tensor, "B L"] | None = None
     """The prompts of pairs. `valid` is then None: what fills a sequence up says where its answer ends."""
     written: Int64[Tensor, " B"] | None = None
-    """For pairs, the number of tokens of each answer: its end counts, and what fills the sequence up does not."""
+    """The number of tokens of each answer of pairs: its end counts, what fills the sequence up does not."""
 
     @property
     def tokens(self) -> Int64[Tensor, " B"]:

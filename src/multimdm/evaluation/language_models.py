@@ -1,5 +1,6 @@
 """Autoregressive language models by name: checkpoints of ours, and causal models as Hugging Face has them."""
 
+import importlib.util
 import json
 import re
 from dataclasses import dataclass
@@ -64,6 +65,17 @@ def find_language_model(name: str, device: torch.device, role: str) -> Found:
     return Found(label, fingerprint, load(name, device) if ours else load_causal_lm(name, device, role, offline))
 
 
+def check_installed(name: str, role: str) -> None:
+    """Refuse a model whose packages are missing. It is not opened: that comes after hours of other work."""
+    path = smollm2_file(role) if name == SMOLLM2 else Path(name)
+    if (path / "config.json").is_file() and _is_ours(path / "config.json", role):
+        return
+    wanted = ["transformers", *(["accelerate", "gguf"] if path.suffix == ".gguf" else [])]
+    missing = [package for package in wanted if importlib.util.find_spec(package) is None]
+    if missing:
+        raise ValueError(f"{role} '{name}' needs {' and '.join(missing)}: pip install 'multimdm[eval]'")
+
+
 def load_causal_lm(
     path_or_name: str, device: torch.device, role: str = "judge", offline: bool = False
 ) -> LanguageModel:
@@ -83,7 +95,7 @@ def load_causal_lm(
             place, trust_remote_code=False, local_files_only=offline, **weights
         )
     except Exception as error:  # the package has many kinds of failure
-        hint = "; GGUF files need gguf: pip install 'multimdm[eval]'" if options else ""
+        hint = "; GGUF files need gguf and accelerate: pip install 'multimdm[eval]'" if options else ""
         raise ValueError(
             f"{role} '{path_or_name}' cannot be loaded as a causal language model ({reason(error)}){hint}"
         ) from None

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from multimdm._checks import check_integer
 from multimdm.evaluation.hidden_counts import noised
-from multimdm.objectives.base import Network
-from multimdm.objectives.rows import rows_on
+from multimdm.objectives.base import Network, rows_on
 from multimdm.objectives.times import stratified_times
 from multimdm.process import Process, Streams
 from multimdm.samplers.process_checks import refuse_tied
@@ -26,7 +25,7 @@ class Bound:
 
     value: float
     standard_error: float
-    """As if draws were independent. They are spread evenly over k, so the true error is smaller."""
+    """The error as if draws were independent. They are spread evenly over k, so the true one is smaller."""
     draws: int
 
 

@@ -20,10 +20,9 @@ from multimdm.evaluation.hidden_counts import noised
 from multimdm.evaluation.nelbo import NelboSums
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
-from multimdm.objectives.base import Network
-from multimdm.objectives.rows import rows_on
+from multimdm.objectives.base import Network, rows_on
 from multimdm.pipeline import Model
-from multimdm.process import MultiMask, Streams
+from multimdm.process import Process, Streams
 
 _LITTLE = 0.05
 """Nats per token. Who reads the masks of Tales perfectly gains 0.27 with two masks, 0.66 with twenty (rho = 1)."""
@@ -40,18 +39,18 @@ class MaskReading:
     """Estimates in nats per token."""
 
     true: float
-    """NELBO."""
+    """The NELBO with the true masks shown."""
     random: float
-    """With random masks shown."""
+    """The same with random masks shown."""
     standard_error: float
-    """Of the difference, over sequences. It is small, since times and positions are the same for both."""
+    """The error of the difference, over sequences. It is small, since both have the same times and positions."""
     sequences: int
     own_by_rule: bool = False
     """Whether own masks are read by Bayes' rule, so that only those of other positions are left to the network."""
 
     @property
     def difference(self) -> float:
-        """What the masks tell."""
+        """What the masks tell, in nats per token."""
         return self.random - self.true
 
     @property
@@ -64,7 +63,7 @@ class MaskReading:
 def reads_masks(model: Model) -> bool:
     """Whether there is something to read: several masks, and noise that is not kept beside them."""
     process = model.process
-    return isinstance(process, MultiMask) and process.num_masks > 1 and not process.tied_noise
+    return process is not None and process.num_masks > 1 and not process.tied_noise
 
 
 def evaluate_mask_reading(
@@ -76,9 +75,9 @@ def evaluate_mask_reading(
     batch_size: int = 64,
     progress: Progress = ignore,
 ) -> MaskReading:
-    """On held-out text, with the hidden positions and the noise of `evaluate_nelbo`."""
+    """What masks tell on held-out text, with the hidden positions and the noise of `evaluate_nelbo`."""
     process = model.process
-    if not (isinstance(process, MultiMask) and reads_masks(model)):
+    if not (isinstance(process, Process) and reads_masks(model)):
         raise ValueError(f"what masks tell is for several masks whose noise is not kept; got {process!r}")
 
     def of(part: Part) -> tuple[NelboSums, NelboSums]:
@@ -97,7 +96,7 @@ def evaluate_mask_reading(
 
 @torch.no_grad()
 def masked_losses(
-    network: Network, process: MultiMask, part: Part, noise: Streams, masks: Streams
+    network: Network, process: Process, part: Part, noise: Streams, masks: Streams
 ) -> Float64[Tensor, "2 B"]:
     """The loss per sequence with true and with random masks, averaged over the draws."""
     path = process.path_to()

@@ -76,7 +76,7 @@ def measure(
     drawing: Drawing | None = None,
     progress: Progress = ignore,
 ) -> Measurement:
-    """Draw and judge."""
+    """Draw samples and judge them."""
     drawing = Drawing() if drawing is None else drawing
     samples = draw(model, steps, temperature, drawing, progress)
     return describe(model, judge, samples, steps, temperature, drawing, progress)

@@ -17,10 +17,9 @@ from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.hidden_counts import noised
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText
-from multimdm.objectives.base import Network, both
+from multimdm.objectives.base import Network, both, rows_on
 from multimdm.objectives.candi import Candi
 from multimdm.objectives.next_token import NextToken
-from multimdm.objectives.rows import rows_on
 from multimdm.pipeline import Model
 from multimdm.process import AnyProcess, Hybrid, Streams
 
@@ -34,8 +33,8 @@ class Nelbo:
     identification: float
     """Nats per token; zero but for multi-mask models. Of the one-step bound, what tokens say of their masks."""
     standard_error: float
-    """Of the total, as if sequences (and what was drawn for them) were independent. Times, or numbers of hidden
-    positions, are spread evenly over them, so the true error is a little smaller."""
+    """The error of the total, as if sequences (and what was drawn for them) were independent. Times, or numbers of
+    hidden positions, are spread evenly over them, so the true error is a little smaller."""
     sequences: int
     tokens: int
     one_step: bool = False
@@ -47,7 +46,7 @@ class Nelbo:
 
     @property
     def total(self) -> float:
-        """Nats per token."""
+        """Both terms together, in nats per token."""
         return self.reconstruction + self.identification
 
     @property
@@ -77,7 +76,7 @@ class NelboSums:
 
     @staticmethod
     def of_parts(parts: Sequence["NelboSums"]) -> "NelboSums":
-        """Added in their order."""
+        """The sums of all parts, added in their order."""
         return sum(parts, NelboSums.none())
 
     def __add__(self, other: "NelboSums") -> "NelboSums":

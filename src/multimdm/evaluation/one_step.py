@@ -55,8 +55,8 @@ class OneStep:
         for _ in range(draws):
             x_1 = self._masks(buckets(numbers(cells, generator), M))
             draft -= self.log_prob_given(x_1) / draws
-        told = bucket_information(cells, M).to(device).where(self.counted, 0.0).sum(1)
-        return NelboSums.of(draft, told, self.counted.sum(1).double())
+        information = bucket_information(cells, M).to(device).where(self.counted, 0.0).sum(1)
+        return NelboSums.of(draft, information, self.counted.sum(1).double())
 
     @torch.no_grad()
     def log_prob(

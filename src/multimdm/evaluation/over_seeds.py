@@ -13,6 +13,7 @@ from multimdm._checks import require
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.bootstrap import LEVEL, Bootstrap, Estimate, perplexity
 from multimdm.evaluation.mask_reading import MaskReading
+from multimdm.evaluation.mauve import Mauve
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
@@ -45,6 +46,7 @@ def over_seeds(evaluations: Sequence[Evaluation]) -> Evaluation:
             "true",
             "random",
         ),
+        mauves=tuple(map(_mauve, zip(*(e.mauves for e in evaluations), strict=True))),
         shortfalls=tuple(map(_shortfall, zip(*(e.shortfalls for e in evaluations), strict=True))),
         seeds=len(evaluations),
     )
@@ -64,7 +66,7 @@ def ratios_over_seeds(ours: Sequence[Evaluation], theirs: Sequence[Evaluation]) 
 
 
 def mean_over_seeds(values: Sequence[float]) -> tuple[float, float, float]:
-    """With the ends of Student's interval, which assumes that seeds are independent and their figures normal."""
+    """The mean with Student's interval, which assumes that seeds are independent and their figures normal."""
     n, mean = len(values), statistics.fmean(values)
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(values) / math.sqrt(n)
     return mean, mean - half, mean + half
@@ -132,6 +134,16 @@ def _recall(found: Sequence[Recall]) -> Recall:
     temperature = statistics.fmean(one.temperature for one in found)
     mean, low, high = mean_over_seeds([one.nats.value for one in found])
     return replace(found[0], temperature=temperature, nats=Estimate(mean, max(0.0, low), high))
+
+
+def _mauve(found: Sequence[Mauve]) -> Mauve:
+    """What real text has is a mean as well: each seed has other halves of it."""
+    return replace(
+        found[0],
+        temperature=statistics.fmean(one.temperature for one in found),
+        value=_share([one.value for one in found]),
+        real=statistics.fmean(one.real for one in found),
+    )
 
 
 Held = TypeVar("Held", Nelbo, MaskReading)

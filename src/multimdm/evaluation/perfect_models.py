@@ -23,7 +23,6 @@ from multimdm.pipeline import Model, load
 from multimdm.pipeline.settings import describe_process
 from multimdm.process import (
     AnyProcess,
-    Hybrid,
     MultiMask,
     Process,
     Schedule,
@@ -59,7 +58,7 @@ class PerfectModel(Model):
 
     @property
     def size(self) -> str:
-        """In place of the number of parameters."""
+        """What is said in place of the number of parameters."""
         return f"exact predictions in place of a network (Tales with epsilon = {self.network.epsilon:g})"
 
     def save(self, path: str | Path, replace: bool = False) -> None:
@@ -74,7 +73,7 @@ def is_perfect(name: str) -> bool:
 
 def perfect_model(process: AnyProcess | None, tales: Tales, epsilon: float | int = Tales.EPSILON) -> PerfectModel:
     """The model of Tales with this process that no training could improve on."""
-    if not isinstance(process, Process) or isinstance(process, Hybrid):
+    if not isinstance(process, Process):
         raise ValueError(f"the perfect network is for masks and for uniform states; got {process!r}")
     return PerfectModel(PerfectNetwork(tales, process, epsilon).eval(), process, tales_tokenizer(tales))
 

@@ -81,12 +81,12 @@ class PerfectNetwork(nn.Module):
         if valid is not None:
             seen = torch.where(valid[..., None], seen, 1.0)
         found = self.tales.leave_one_out(self._whole(seen), self.epsilon)[:, : seen.shape[1]]
-        if isinstance(self.process, MultiMask) and self.process.readout == "posterior":
+        if self.process.readout == "posterior":
             found = (found + seen.log()).log_softmax(-1)
         return found if positions is None else found[positions]
 
     def logits(self, features: Tensor) -> Tensor:
-        """Nothing is left to be done."""
+        """The features themselves: nothing is left to be done."""
         return features
 
     def _evidence(self, x_t: Tensor | Mixture, t: Time | None) -> Float64[Tensor, "B L V"]:
@@ -103,7 +103,7 @@ class PerfectNetwork(nn.Module):
         return tied_evidence(process, state, x_1 - process.num_masks, x_t.weights[..., 1] > 0, t)
 
     def _whole(self, seen: Float64[Tensor, "B L V"]) -> Float64[Tensor, "B length V"]:
-        """As long as stories are; nothing is known of what follows."""
+        """What is seen, made as long as stories are; nothing is known of what follows."""
         length = seen.shape[1]
         require(
             length <= self.tales.length,

@@ -6,12 +6,13 @@ gathers them.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any, Literal
 
-from multimdm.evaluation.alignment import Aligned
+from multimdm.evaluation.alignment import USUAL_DRAWS, Aligned
 from multimdm.evaluation.judges.base import Reader
 from multimdm.evaluation.mask_reading import MaskReading, reads_masks
 from multimdm.evaluation.mauve import Mauve
@@ -25,15 +26,13 @@ from multimdm.evaluation.shortfall import Shortfall
 from multimdm.evaluation.subject import Subject
 from multimdm.evaluation.trajectory import Trajectory, trajectory
 
-_TRIALS = 7
-"""Temperatures that an alignment usually tries."""
 _SINGLE = ("real", "nelbo", "mask_reading")
 """Fields of an evaluation that hold one result; the others hold as many as there are."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """For every K: a measurement at each temperature, and one at the entropy asked for."""
+    """What is measured; for every K, a measurement at each temperature, and one at the entropy asked for."""
 
     steps: tuple[int, ...]
     temperatures: tuple[float | int, ...] = (1.0,)
@@ -55,7 +54,8 @@ class Plan:
     likelihood: tuple[StateOrder, RealText] | None = None
     """The order of samplers under which the exact likelihood of this text is wanted, at each K and temperature."""
     mauve: tuple[Reader, RealText] | None = None
-    """The network whose features are compared with those of this text, at each K and temperature."""
+    """The network whose features are compared with those of this text, at each K and temperature, and at the entropy
+    asked for."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Task:
     """The field of `Evaluation` that the result belongs to."""
     name: str
     amount: int
-    """In the units of `Progress`, more or less."""
+    """Its size in the units of `Progress`, more or less."""
     run: Callable[[Progress], Any]
 
 
@@ -85,24 +85,24 @@ class Evaluation:
     nats_per_token: float | None = None
     """The exact entropy of the source, beside the NELBO."""
     recalls: tuple[Recall, ...] = ()
-    """In one step: at temperature 1, and at that of the aligned samples of one step if there are any."""
+    """Recall in one step: at temperature 1, and at that of the aligned samples of one step if there are any."""
     measurements: tuple[Measurement, ...] = ()
     aligned: tuple[Aligned, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
     mask_reading: MaskReading | None = None
     """Beside the NELBO of a model with several masks."""
     shortfalls: tuple[Shortfall, ...] = ()
-    """On states of the data, then on those of the sampler at each K and temperature."""
+    """The shortfall on states of the data, then on those of the sampler at each K and temperature."""
     likelihoods: tuple[SamplerLikelihood, ...] = ()
     """How probable held-out text is under samplers whose order follows from the state, at each K and temperature."""
     mauves: tuple[Mauve, ...] = ()
-    """MAUVE of samples at each K and temperature, beside real text."""
+    """MAUVE of samples at each K and temperature, then at that of the aligned samples, beside real text."""
     seeds: int = 1
     """Training seeds that the figures are means of; with one, intervals are over samples."""
 
     @property
     def spread(self) -> str:
-        """What intervals are over."""
+        """What intervals are over, in words."""
         return "over samples" if self.seeds == 1 else f"over {self.seeds} training seeds"
 
     def as_data(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Evaluation:
 
 def tasks(subject: Subject, plan: Plan) -> list[Task]:
     """One for each result that is wanted, in the order in which results are wanted."""
-    recalls = list(_recalls(subject, plan))
+    recalls, mauves = list(_recalls(subject, plan)), list(_aligned_mauves(subject, plan))
     found = [
         *_real_text(subject, plan),
         *_held_out_text(subject, plan),
@@ -127,23 +127,33 @@ def tasks(subject: Subject, plan: Plan) -> list[Task]:
         *_shortfalls(subject, plan),
         *recalls[:1],
         *_samples(subject, plan),
-        *recalls[1:],  # at a temperature that the samples tell
+        *recalls[1:],  # at a temperature that the samples tell, as the next are
+        *mauves,
     ]
     return [replace(task, name=f"{subject.label}: {task.name}") for task in found]
 
 
-def run_tasks(work: Sequence[Task], watch: Callable[[float, str], None]) -> None:
-    """One after the other; `watch` is told the share that is done and of what.
+def run_tasks(
+    work: Sequence[Task],
+    ended: Callable[[int, Task, int], None],
+    begun: Callable[[int, Task], Progress] = lambda number, task: ignore,
+    kept: bool = True,
+) -> None:
+    """Run the tasks one after the other, numbered from 1 on.
 
-    Asked to stop, the task at hand is finished, and what is done is kept.
+    `begun(number, task)` gives the progress that the task reports to; `ended(number, task, amount)` is called with what
+    all tasks so far amount to.
+
+    If results are `kept` when the process ends, a request to stop waits for the task at hand.
     """
-    total, finished = sum(task.amount for task in work), 0
-    with measuring_listener() as listener:
+    finished = 0
+    with measuring_listener() if kept else nullcontext() as listener:
         for number, task in enumerate(work, 1):
-            task.run(ignore)
+            task.run(begun(number, task))
             finished += task.amount
-            watch(finished / total, task.name)
-            leave_if_asked(listener, number, len(work))
+            ended(number, task, finished)
+            if listener is not None:
+                leave_if_asked(listener, number, len(work))
 
 
 def collect(subject: Subject, plan: Plan) -> Evaluation:
@@ -199,8 +209,23 @@ def _mauves(subject: Subject, plan: Plan) -> Iterator[Task]:
         yield Task("mauves", f"MAUVE, K = {K}, tau = {tau:g}", amount, partial(subject.mauve, *plan.mauve, K, tau))
 
 
+def _aligned_mauves(subject: Subject, plan: Plan) -> Iterator[Task]:
+    """At the temperatures of aligned samples; where none are matched, they are among the others already."""
+    if plan.mauve is None or plan.align in (None, "own"):
+        return
+    reader, text = plan.mauve
+
+    def at(steps: int, progress: Progress) -> Mauve:
+        tau = _aligned(subject, plan, steps).measurement.temperature
+        return subject.mauve(reader, text, steps, tau, progress)
+
+    for K in plan.steps:
+        amount = subject.drawing.num * (subject.calls(K) + 3)
+        yield Task("mauves", f"MAUVE, K = {K}, aligned", amount, partial(at, K))
+
+
 def _shortfalls(subject: Subject, plan: Plan) -> Iterator[Task]:
-    """On states of the data, then on those of the sampler."""
+    """Tasks for the shortfall on states of the data, then on those of the sampler."""
     text = plan.against_perfect
     if text is None:
         return
@@ -220,8 +245,7 @@ def _samples(subject: Subject, plan: Plan) -> Iterator[Task]:
             run = partial(subject.measured, K, tau)
             yield Task("measurements", f"K = {K}, tau = {tau:g}", num * (calls + 1), run)
         if plan.align is not None:
-            # The one that is found is drawn again, for the judge.
-            amount = num * (calls + 1) if plan.align == "own" else num * (calls * (_TRIALS + 1) + 1)
+            amount = num * (calls + 1) if plan.align == "own" else num * (calls * USUAL_DRAWS + 1)
             yield Task("aligned", f"K = {K}, aligned", amount, partial(_aligned, subject, plan, K))
         if plan.trajectories:
             yield Task("trajectories", f"K = {K}, trajectory", calls, lambda _, K=K: _picture(subject, plan, K))

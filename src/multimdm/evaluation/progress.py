@@ -6,11 +6,11 @@ from multimdm._stopping import Listener
 from multimdm.pipeline.ranks import agreed, current
 
 Progress = Callable[[int], None]
-"""Told how much was done since it was told last: sequences times network calls, one call for judging."""
+"""Called with what was done since its last call: sequences times network calls, one call for judging."""
 
 
 def ignore(done: int) -> None:
-    """For those who do not watch."""
+    """Ignore progress."""
 
 
 def measuring_listener() -> Listener:

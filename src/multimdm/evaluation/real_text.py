@@ -27,27 +27,19 @@ _TALES_SEED = 0x7A1E5
 class RealText(Protocol):
     """Sequences in the tokens of a model."""
 
-    @property
-    def name(self) -> str:
-        """What it is called in results."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal fingerprints mean equal sequences."""
-        ...
-
-    @property
-    def nats_per_token(self) -> float | None:
-        """The exact entropy of the source, where it is known: the least NELBO there can be."""
-        ...
+    name: str
+    """What it is called in results."""
+    fingerprint: str
+    """Equal fingerprints mean equal sequences."""
+    nats_per_token: float | None = None
+    """The exact entropy of the source, where it is known: the least NELBO there can be."""
 
     def take(self, num: int) -> Example:
-        """As many sequences, or all if there are fewer."""
+        """So many sequences, or all if there are fewer."""
         ...
 
 
-class TalesText:
+class TalesText(RealText):
     """Stories that are drawn for this purpose."""
 
     name = "tales"
@@ -67,10 +59,8 @@ class TalesText:
         return self._tales.log_prob(ids, epsilon=0)
 
 
-class PreparedText:
+class PreparedText(RealText):
     """Sequences of a prepared directory; its split valid, if it has one."""
-
-    nats_per_token = None
 
     def __init__(self, data: PreparedData, length: int) -> None:
         self.name, self._data, self._length = str(data.directory), data, length
@@ -116,7 +106,7 @@ class RealFigures:
     sequences: int
     """How many sequences the entropy is the mean over."""
     entropy: Estimate
-    """By the definition for samples."""
+    """The entropy, defined as for samples."""
     pooled_entropy: Estimate
     """The unigram entropy of all sequences together."""
     judge: str | None

@@ -23,12 +23,12 @@ from multimdm.evaluation.real_text import RealText
 from multimdm.pipeline import Model
 from multimdm.pipeline.ranks import shared
 from multimdm.process import Process, Streams
-from multimdm.process.places import exact, home_of
+from multimdm.process.places import chunk_rows, exact, home_of
 
 _STRINGS = 32
 """Noise strings that the network runs on at once, at most."""
 _LOGITS = 2**23
-"""That are held at once in float64."""
+"""That are held at once in float64 on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Recall:
 
     temperature: float
     nats: Estimate
-    """With an interval over texts."""
+    """Nats per token, with an interval over texts."""
     sequences: int
     strings: int
     """S: figures of the same S can be compared."""
@@ -114,15 +114,15 @@ def log_probs_given_noise(
     """sum_l log f_1(x_0^l | x_1) of every text under every noise string, over the valid positions."""
     require(temperature > 0, f"temperature must be positive: at 0 texts have no probability; got {temperature}")
     network, process = model.network, _discrete(model)
-    device, L, columns = home_of(next(network.parameters()).device), texts.shape[1], []
+    weight = next(network.parameters())
+    device, L, columns = home_of(weight.device), texts.shape[1], []
     ids = texts.T.to(device)
     counted = torch.ones_like(ids, dtype=torch.bool) if valid is None else valid.T.to(device)
-    together = max(1, min(_STRINGS, _LOGITS // (L * network.config.vocab_size)))
+    together = min(_STRINGS, chunk_rows(L * network.config.vocab_size, weight, _LOGITS))
     for x_1 in noise.to(device).split(together):
         logits = network(process.path_to(x_1).shown(x_1), torch.ones(len(x_1), dtype=torch.float64, device=device))
         log_probs = (exact(logits) / temperature).log_softmax(-1)  # [strings, L, V]
-        column = torch.zeros((len(x_1), len(texts)), dtype=torch.float64, device=device)
-        for place in range(L):
-            column += log_probs[:, place, ids[place]].where(counted[place], 0.0)
-        columns.append(column.T.cpu())
+        # log f_1(x_0^l | x_1) of all texts: [strings, L, n]
+        of_texts = log_probs.gather(2, ids.expand(len(x_1), *ids.shape))
+        columns.append(of_texts.where(counted, 0.0).sum(1).T.cpu())
     return torch.cat(columns, dim=1)

@@ -12,7 +12,7 @@ remasking low_certainty, or `left_to_right` with threshold 1.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 from jaxtyping import Bool, Float64, Int64
@@ -24,7 +24,7 @@ from multimdm.evaluation.held_out import Part, over_parts
 from multimdm.evaluation.progress import Progress, ignore
 from multimdm.evaluation.real_text import RealText, TalesText
 from multimdm.pipeline import Model
-from multimdm.process import AnyProcess, MultiMask, Process
+from multimdm.process import AnyProcess, Process
 from multimdm.process.places import exact
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.choice import Choice
@@ -64,10 +64,10 @@ def evaluate_sampler_likelihood(
     progress: Progress = ignore,
 ) -> SamplerLikelihood:
     """How probable held-out text is when it is made by K steps at this temperature."""
-    step, process = state_step(order, steps, temperature), model.process
-    require(has_sampler_likelihood(process), f"an exact likelihood needs one mask that is not tied; got {process!r}")
-    assert isinstance(process, MultiMask)
-
+    step = state_step(order, steps, temperature)
+    process = model.process
+    if not has_sampler_likelihood(process):
+        raise ValueError(f"an exact likelihood needs one mask that is not tied; got {process!r}")
     source_text = text if isinstance(text, TalesText) else None
 
     def of(part: Part) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,9 +95,9 @@ def state_step(order: StateOrder, steps: int, temperature: float | int) -> Confi
     )
 
 
-def has_sampler_likelihood(process: AnyProcess | None) -> bool:
-    """Whether samplers of the process can have one."""
-    return isinstance(process, MultiMask) and process.num_masks == 1 and not process.tied_noise
+def has_sampler_likelihood(process: AnyProcess | None) -> TypeGuard[Process]:
+    """Whether samplers of the process can have one: it must have one mask, whose x_1 is not kept."""
+    return isinstance(process, Process) and process.num_masks == 1 and not process.tied_noise
 
 
 @torch.no_grad()
@@ -151,7 +151,7 @@ def _forced(
 def _ordered_by_state(process: Process, step: Step) -> Confidence | LeftToRight:
     """The step if it has an exact likelihood with this process."""
     require(
-        isinstance(process, MultiMask) and process.num_masks == 1,
+        process.num_masks == 1,
         f"a sampler has an exact likelihood with one mask, which tells nothing of the token; got {process!r}",
     )
     refuse_tied(process, "an exact likelihood")

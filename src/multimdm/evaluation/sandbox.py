@@ -33,10 +33,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a program ended."""
+    """How a program ended, and why."""
 
     passed: bool
-    """It ran to its last line without an exception."""
+    """Whether it ran to its last line without an exception."""
     reason: str
     """The last line of what it complained of; empty if it passed."""
 

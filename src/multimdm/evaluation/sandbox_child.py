@@ -62,7 +62,7 @@ def limit_resources(seconds: float, megabytes: int) -> None:
 
 
 def limit_by_kernel(place: str, readable: Sequence[str]) -> int:
-    """With Landlock: read these directories, write in one, start nothing, reach no process and no TCP port.
+    """Let Landlock allow it to read these directories and write in one, but no program, process or TCP port.
 
     Returns its version, 0 for a kernel without it: files are limited from version 1 on, TCP from 4, signals from 6.
     """

@@ -23,7 +23,7 @@ class Drawing:
     """The rest of what is drawn; what it leaves open is as the checkpoint advises."""
 
     def resolved(self, advice: SamplingAdvice | None) -> "Drawing":
-        """With what the law leaves open filled in, so that results can tell what was drawn."""
+        """The drawing with all that its law leaves open filled in, so that results can tell what was drawn."""
         sampling = resolve(Sampling(**vars(self.law)), advice)
         law = {one.name: getattr(sampling, one.name) for one in fields(SamplingRules)}
         return replace(self, law=SamplingRules(**law))

@@ -44,9 +44,9 @@ class AtTime:
     """The shortfall on states at about one time."""
 
     time: float
-    """The mean."""
+    """The mean time of the states."""
     nats: Estimate
-    """Per hidden token, with an interval over sequences."""
+    """Nats per hidden token, with an interval over sequences."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Shortfall:
     temperature: float | None
     sequences: int
     nats: Estimate
-    """Per hidden token, of all times together."""
+    """Nats per hidden token, of all times together."""
     by_time: tuple[AtTime, ...]
-    """From the noise to the data; of a sampler, one for each network call."""
+    """The shortfall by time, from the noise to the data; for a sampler, at each network call."""
 
 
 def falls_short(model: Model) -> bool:
@@ -81,7 +81,7 @@ def shortfall_on_data(
     batch_size: int = 64,
     progress: Progress = ignore,
 ) -> Shortfall:
-    """On held-out text, each noised once; times as for the NELBO."""
+    """The shortfall on held-out texts, each noised once, at times as for the NELBO."""
     process, perfect = _opponents(model)
 
     def of(part: Part) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ def shortfall_on_data(
 def shortfall_of_sampler(
     model: Model, steps: int, temperature: float | int, drawing: Drawing, progress: Progress = ignore
 ) -> Shortfall:
-    """On the states in which the network is asked while it samples: those of the measurement with these settings."""
+    """The shortfall on the states in which the network is asked while it makes the samples of a measurement."""
     process, perfect = _opponents(model)
     sampling = drawing.sampling(steps, temperature)
     require(sampling.guidance == 0, f"guidance must be 0 where predictions are compared; got {sampling.guidance}")
@@ -132,7 +132,7 @@ class Watched:
     def __init__(self, network: Network, perfect: PerfectNetwork, process: Process) -> None:
         self._network, self._perfect, self._process = network, perfect, process
         self.calls: list[Float64[Tensor, "2 B"]] = []
-        """For each call and sequence, the sum of KL over the positions that were asked for, and their number."""
+        """The sum of KL over the positions that a call asked for, and their number, by sequence."""
         self.times: list[Float64[Tensor, " B"]] = []
 
     def __call__(

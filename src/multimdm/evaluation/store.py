@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from multimdm._files import seal, write_text
+from multimdm._inert import inert_json
 from multimdm.pipeline.ranks import agreed, current
 
 _log = logging.getLogger(__name__)
@@ -63,8 +64,7 @@ class Store:
             return None
         try:
             content = json.loads(self._path(key).read_text(encoding="utf-8"))
-            # Older versions wrote the request and the result alone.
-            sealed = content.keys() == {"request", "result"} or content["sha256"] == seal(content)
+            sealed = content["sha256"] == seal(content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             sealed = False
         if not sealed:
@@ -94,5 +94,6 @@ def _key(request: dict[str, Any]) -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON whole or not at all."""
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write JSON whole or not at all, with nothing in it that a terminal would obey."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, inert_json(text) + "\n")

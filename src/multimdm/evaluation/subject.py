@@ -33,7 +33,6 @@ from multimdm.pipeline.about import kind_of, size_of
 from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.generation import check_fit, length_of
 from multimdm.pipeline.hub import local_directory
-from multimdm.samplers.settings import SamplingRules
 
 Result = TypeVar("Result")
 _STRINGS_OF_ALL = 32
@@ -144,7 +143,7 @@ class Subject:
         )
 
     def nelbo(self, text: RealText, sequences: int, draws: int, progress: Progress = ignore) -> Nelbo:
-        """On real text."""
+        """The NELBO on real text."""
         seed, batch_size, noise = self.drawing.seed, self.drawing.batch_size, self.quantile_noise
 
         def compute() -> Nelbo:
@@ -240,9 +239,8 @@ class Subject:
         self, kind: type[Result], steps: int, temperature: float, compute: Callable[[], Result]
     ) -> Result:
         """Something else that depends on K, the temperature and the samples' settings alone."""
-        # At temperature 1 under the name that pictures had when there was no other.
-        drawn = {} if temperature == 1 else {"temperature": temperature}
-        return self.store.remembered(kind, self._request({"steps": self.calls(steps), **drawn}), compute)
+        request = self._request({"steps": self.calls(steps), "temperature": float(temperature)})
+        return self.store.remembered(kind, request, compute)
 
     @property
     def _judge_fingerprint(self) -> str | None:
@@ -254,6 +252,4 @@ class Subject:
     def _request(self, depends_on: dict[str, Any]) -> dict[str, Any]:
         """What a result depends on."""
         drawing = {name: value for name, value in asdict(self.drawing).items() if name != "batch_size"}
-        if drawing["law"]["temperature_on"] == SamplingRules().temperature_on:
-            del drawing["law"]["temperature_on"]  # results that are older than the setting are what it means by default
         return {"checkpoint": self.fingerprint, "drawing": {**drawing, "length": self.length}, **depends_on}

@@ -38,7 +38,7 @@ SUBJECTS = {"name": "hero", "place": "place", "thing": "object", "event": "event
 """What stories are about -> the variable of the grammar."""
 
 
-class Laws(NamedTuple):
+class Frequencies(NamedTuple):
     """Shares of tokens at each position, of pairs of neighbours anywhere, and of what stories are about."""
 
     tokens: Float64[Tensor, " LV"]
@@ -74,7 +74,7 @@ def tales_distances(tales: Tales, ids: Int64[Tensor, "num L"], subjects: bool = 
 
     Reading what stories are about takes as long as judging them: `subjects=False` leaves it out.
     """
-    law, chance = source_laws(tales), chance_level(tales, len(ids))
+    law, chance = source_frequencies(tales), chance_level(tales, len(ids))
     tokens, pairs = (distance(*both) for both in zip(_token_events(tales, ids), law[:2], strict=True))
     found = TalesDistances(tokens, chance.tokens, pairs, chance.pairs)
     if not subjects:
@@ -89,13 +89,15 @@ def tales_distances(tales: Tales, ids: Int64[Tensor, "num L"], subjects: bool = 
 
 
 @lru_cache(maxsize=4)
-def source_laws(tales: Tales) -> Laws:
+def source_frequencies(tales: Tales) -> Frequencies:
     """The laws of tokens and pairs, from many stories that are always the same; the laws of subjects, exactly."""
     ids, V = tales.sample(_STORIES, Streams.spawn(_SEED, _STORIES)), tales.vocab_size
     tokens = frequencies(token_events(ids, V), tales.length * V)
     pairs = frequencies(pair_events(ids, V), V * V)
     subjects, subject_pairs = (_subject_laws(tales, together) for together in (1, 2))
-    return Laws(tokens, pairs, torch.cat(subjects) / len(subjects), torch.cat(subject_pairs) / len(subject_pairs))
+    return Frequencies(
+        tokens, pairs, torch.cat(subjects) / len(subjects), torch.cat(subject_pairs) / len(subject_pairs)
+    )
 
 
 @lru_cache(maxsize=16)
@@ -105,7 +107,7 @@ def chance_level(tales: Tales, num: int) -> Chance:
     Of tokens and pairs it contains what the set that stands for the source is off by itself, as the distances of
     samples do; of subjects it is exact, as their law is.
     """
-    source = source_laws(tales)
+    source = source_frequencies(tales)
     sets = [tales.sample(num, Streams.spawn(_SEED + 1 + number, num)) for number in range(_SETS)]
     tokens, pairs = (
         fmean(total_variation(frequencies(events, len(law)), law) for events in parts)

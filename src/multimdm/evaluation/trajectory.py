@@ -7,7 +7,8 @@ from multimdm.evaluation.measurement import draw
 from multimdm.evaluation.settings import Drawing
 from multimdm.pipeline import Model
 
-_ROWS, _POSITIONS = 17, 64
+_MOST_STATES = 17
+_MOST_POSITIONS = 64
 """More would not be looked at: of longer traces some steps are left out, of longer texts the end."""
 
 
@@ -18,7 +19,7 @@ class Trajectory:
     steps: int
     times: tuple[float, ...]
     words: tuple[tuple[str, ...], ...]
-    """For each time and position, the token, or the number of the mask (nothing if there is but one)."""
+    """The token at each time and position, or the number of the mask (nothing if there is but one)."""
     kinds: tuple[tuple[int, ...], ...]
     """CLEAN, DESIGNATED or OTHER of `multimdm.samplers.trace`."""
     several_masks: bool
@@ -27,16 +28,18 @@ class Trajectory:
 
 
 def trajectory(model: Model, steps: int, drawing: Drawing, temperature: float = 1.0) -> Trajectory | None:
-    """It is the first sample of the measurement with these settings. None without a process."""
+    """The way of the first sample of the measurement with these settings. None without a process."""
     process = model.process
     if process is None:
         return None
     trace = draw(model, steps, temperature, replace(drawing, num=1), trace=True).trace
     if trace is None:
         return None
-    kept = sorted({round(k * steps / min(steps, _ROWS - 1)) for k in range(min(steps, _ROWS - 1) + 1)})
-    states, kinds = trace.states[kept, 0, :_POSITIONS].tolist(), trace.kinds(process)[kept, 0, :_POSITIONS].tolist()
-    V, several = process.vocab_size, process.num_masks > 1
+    kept = sorted({round(k * steps / min(steps, _MOST_STATES - 1)) for k in range(min(steps, _MOST_STATES - 1) + 1)})
+    states = trace.states[kept, 0, :_MOST_POSITIONS].tolist()
+    kinds = trace.kinds(process)[kept, 0, :_MOST_POSITIONS].tolist()
+    V = process.vocab_size
+    several = process.num_masks > 1
 
     @cache
     def word(state: int) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from multimdm.pipeline.settings import MODEL_TYPE, CheckpointSettings, as_json, parse
+from multimdm.pipeline.settings import MODEL_TYPE, CheckpointSettings, as_json, read_as
 
 
 class MultiMDMConfig(PretrainedConfig):
@@ -29,12 +29,12 @@ class MultiMDMConfig(PretrainedConfig):
 
     @property
     def settings(self) -> CheckpointSettings:
-        """In our own terms, checked."""
+        """The configuration in our own terms, checked."""
         names = ("network", "process", "foreign", "lineage", "advice", "version")
-        return parse({name: getattr(self, name) for name in names}, type(self).__name__)
+        return read_as(CheckpointSettings, {name: getattr(self, name) for name in names}, type(self).__name__)
 
     def to_json_string(self, use_diff: bool = True) -> str:
-        """As in our checkpoints; an empty configuration, as transformers writes it."""
+        """The text of config.json, as in our checkpoints; of an empty configuration, as transformers writes it."""
         return super().to_json_string(use_diff) if self.network is None else as_json(self.settings)
 
     @property
@@ -44,27 +44,27 @@ class MultiMDMConfig(PretrainedConfig):
 
     @property
     def num_masks(self) -> int | None:
-        """M."""
+        """M, the number of masks."""
         return self._of_network("num_masks")
 
     @property
     def hidden_size(self) -> int | None:
-        """Width."""
+        """The width of the network."""
         return self._of_network("hidden_dim")
 
     @property
     def num_hidden_layers(self) -> int | None:
-        """Blocks."""
+        """The number of blocks."""
         return self._of_network("num_blocks")
 
     @property
     def num_attention_heads(self) -> int | None:
-        """Of each block."""
+        """The attention heads of each block."""
         return self._of_network("num_heads")
 
     @property
     def max_position_embeddings(self) -> int | None:
-        """The longest text."""
+        """The length of the longest text."""
         return self._of_network("max_length")
 
     def _of_network(self, name: str) -> int | None:

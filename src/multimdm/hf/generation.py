@@ -74,7 +74,7 @@ def _either(input_ids: Tensor | None, inputs: Tensor | None) -> Tensor | None:
 
 
 def _ended(ids: Tensor, given: int, ends: int | list[int] | None, pad: int | None) -> Tensor:
-    """With padding behind the first end among the new tokens, if an end is named; the end itself pads unless told."""
+    """Ids with padding behind the first end among the new tokens, if an end is named; it pads unless told."""
     if ends is None:
         return ids
     ends = [ends] if isinstance(ends, int) else list(ends)
@@ -110,7 +110,7 @@ def _new_tokens(model: Model, ids: Tensor | None, mask: Tensor | None, options: 
 
 
 def _prompts(ids: Tensor, mask: Tensor | None) -> list[list[int]]:
-    """The ids without padding."""
+    """The prompts as ids without padding."""
     require(ids.ndim == 2, f"input_ids must have the shape [batch, length]; got {list(ids.shape)}")
     if mask is None:
         return ids.tolist()

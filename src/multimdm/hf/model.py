@@ -82,7 +82,7 @@ class MultiMDMModel(PreTrainedModel):
 
     @classmethod
     def can_generate(cls) -> bool:
-        """For pipelines, which ask."""
+        """Whether it can generate: pipelines ask."""
         return True
 
     @property
@@ -199,12 +199,12 @@ def _new(config: Any) -> Model:
 
 
 def _known(settings: CheckpointSettings) -> dict[str, Any]:
-    """For a configuration of transformers, which has its type in its class."""
+    """The settings without the type, which a configuration of transformers has in its class."""
     return {name: value for name, value in dump(settings).items() if name != "model_type"}
 
 
 def _device(where: Any) -> torch.device:
-    """Of a device_map: one device for everything, by any of the names that are in use for it."""
+    """The one device for everything that a device_map names, in any of the ways that are in use."""
     if isinstance(where, dict) and list(where) == [""]:
         where = where[""]
     if isinstance(where, torch.device):

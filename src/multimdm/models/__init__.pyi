@@ -3,6 +3,7 @@ from .dit import DiT, Mixture, start_copying
 from .expand import (
     code_masks,
     expand_masks,
+    fade_masks,
     gate_time,
     look_both_ways,
     resemble_tokens,
@@ -25,6 +26,7 @@ __all__ = [
     "Mixture",
     "code_masks",
     "expand_masks",
+    "fade_masks",
     "gate_time",
     "look_both_ways",
     "rebuilt",

@@ -9,7 +9,7 @@ Positive = Annotated[int, Field(gt=0)]
 MaskRows = Literal["copies", "noise", "tokens"]
 """How the rows of new masks are made."""
 LONGEST = 2**20
-"""Of any sequence: rotary networks have no weights that would bound it."""
+"""The longest of all sequences: rotary networks have no weights that would bound them."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -42,6 +42,10 @@ class DiTConfig:
     mask) and all tokens but the last, so that the logits at l are for token l."""
     suppressed: tuple[int, ...] = ()
     """Clean ids that are never predicted, such as a mask inside a foreign vocabulary (BERT's 103)."""
+    mask_fade: Annotated[float, Field(gt=0)] | None = None
+    """rho, for masks whose rows fade: at time t they differ from their mean by (1 - t)^rho = beta_t of what they differ
+    by at t = 0, for a mask is the token's designated one with probability beta_t, and any mask otherwise. Of schedules
+    with alpha_t = 1 - t."""
     noise_rows: Annotated[int, Field(ge=0)] = 0
     """Rows V+M .. V+2M-1 of the embedding, for the noise x_1 that is shown beside the state: one per mask, or none."""
 
@@ -55,6 +59,8 @@ class DiTConfig:
             )
         if self.time_gate and self.conditioning == "none":
             raise ValueError("time_gate needs a conditioning to let through: 'sigma' or 'time'; got 'none'")
+        if self.mask_fade is not None and self.noise_rows:
+            raise ValueError("mask_fade must be left out beside noise_rows: kept noise tells as much at any time")
         if self.noise_rows not in (0, self.num_masks):
             raise ValueError(f"noise_rows must be 0 or num_masks, {self.num_masks}; got {self.noise_rows}")
         for column in self.suppressed:
@@ -69,4 +75,4 @@ SIZES: dict[str, dict[str, int]] = {
     "base": {"hidden_dim": 512, "num_blocks": 8, "num_heads": 8, "cond_dim": 128},
     "small": {"hidden_dim": 768, "num_blocks": 12, "num_heads": 12, "cond_dim": 128},
 }
-"""From a laptop's size to the paper's: `small` has about 170 million parameters with GPT-2's vocabulary."""
+"""Sizes from a laptop's to the paper's: `small` has about 170 million parameters with GPT-2's vocabulary."""

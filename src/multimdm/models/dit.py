@@ -80,35 +80,26 @@ class DiT(nn.Module):
         valid: Bool[Tensor, "B L"] | None = None,
     ) -> Tensor:
         """What the map to logits sees: [B, L, d]; with `positions`, [positions.sum(), d]."""
-        with self._autocast():
-            return self._features(x_t, t, positions, valid)
-
-    def _features(
-        self,
-        x_t: Int[Tensor, "B L"] | Mixture | NoisyMixture,
-        t: Time | None,
-        positions: Bool[Tensor, "B L"] | None,
-        valid: Bool[Tensor, "B L"] | None,
-    ) -> Tensor:
         weight = self.output_layer.linear.weight
         x_t = brought(x_t, weight)
         positions = brought(positions, weight)
         valid = brought(valid, weight)
-        x = self._embed(x_t)
-        L = x.shape[1]
-        if self.config.max_length < L:
-            raise ValueError(f"sequences may be {self.config.max_length} long at most (max_length); got {L}")
-        if self.position_embed is not None:
-            x = x + self.position_embed.embedding[:L]
-        c = self.sigma_map(self._condition(t, x))
-        angles = self.rotary_emb.angles(L)
-        mask = self._attention_mask(valid, L)
-        for block in self.blocks:
-            if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(block, x, c, angles, mask, self.config.causal, use_reentrant=False)
-            else:
-                x = block(x, c, angles, mask, self.config.causal)
-        return self.output_layer.features(x, c, positions)
+        with self._autocast():
+            x = self._embed(x_t, t)
+            L = x.shape[1]
+            if self.config.max_length < L:
+                raise ValueError(f"sequences may be {self.config.max_length} long at most (max_length); got {L}")
+            if self.position_embed is not None:
+                x = x + self.position_embed.embedding[:L]
+            c = self.sigma_map(self._condition(t, x))
+            angles = self.rotary_emb.angles(L)
+            mask = self._attention_mask(valid, L)
+            for block in self.blocks:
+                if self.recompute and torch.is_grad_enabled():
+                    x = checkpoint(block, x, c, angles, mask, self.config.causal, use_reentrant=False)
+                else:
+                    x = block(x, c, angles, mask, self.config.causal)
+            return self.output_layer.features(x, c, positions)
 
     def logits(self, features: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows V"]:
         """The map to logits: `logits(features(...))` is what a call gives."""
@@ -121,10 +112,23 @@ class DiT(nn.Module):
             return nullcontext()
         return torch.autocast(self.output_layer.linear.weight.device.type, self.arithmetic)
 
-    def _embed(self, x_t: Tensor | Mixture | NoisyMixture) -> Float[Tensor, "B L d"]:
+    def _embed(self, x_t: Tensor | Mixture | NoisyMixture, t: Time | None) -> Float[Tensor, "B L d"]:
         if isinstance(x_t, NoisyMixture):
             return self.vocab_embed.mix_noisy(x_t, self.config.vocab_size)
-        return self.vocab_embed.mix(*x_t) if isinstance(x_t, tuple) else self.vocab_embed(x_t)
+        if isinstance(x_t, tuple):
+            return self.vocab_embed.mix(*x_t)
+        return self.vocab_embed(x_t) if self.config.mask_fade is None else self._embed_fading(x_t, t)
+
+    def _embed_fading(self, x_t: Int[Tensor, "B L"], t: Time | None) -> Float[Tensor, "B L d"]:
+        """Rows of tokens as they are; those of masks m_k as m + beta_t (m_k - m), with m their mean."""
+        assert self.config.mask_fade is not None
+        rows = self.vocab_embed.rows
+        x = F.embedding(x_t, rows)
+        mean = rows[self.config.vocab_size :].mean(0)
+        beta_t = beside((1 - self._time(t, x)) ** self.config.mask_fade, x)
+        faded = torch.lerp(mean, x, beta_t[..., None].to(x.dtype))
+        hidden = x_t >= self.config.vocab_size
+        return torch.where(hidden[..., None], faded, x)
 
     def _bias(self) -> Float[Tensor, " V"]:
         bias = self.output_layer.linear.bias
@@ -134,15 +138,21 @@ class DiT(nn.Module):
         """The number that the blocks see of t, shaped to broadcast against [B, L]."""
         if self.config.conditioning == "none":
             return x.new_zeros(1, 1)
+        t = self._time(t, x)
+        return beside(sigma_of_time(t) if self.config.conditioning == "sigma" else t, x)
+
+    def _time(self, t: Time | None, x: Tensor) -> Float[Tensor, "b l"]:
+        """t, shaped to broadcast against [B, L]."""
         if t is None:
-            raise ValueError(f"t must be given: this network is conditioned on {self.config.conditioning}")
+            seen = self.config.conditioning
+            reason = "its masks fade with it" if seen == "none" else f"this network is conditioned on {seen}"
+            raise ValueError(f"t must be given: {reason}")
         t = widened(torch.as_tensor(t, device=home_of(x.device)))
         if t.shape != x.shape[: t.ndim] or t.ndim > 2:
             raise ValueError(
                 f"t must be a number or have shape [B] or [B, L] of {list(x.shape[:2])}; got {list(t.shape)}"
             )
-        t = t.reshape((*t.shape, *[1] * (2 - t.ndim)))
-        return beside(sigma_of_time(t) if self.config.conditioning == "sigma" else t, x)
+        return t.reshape((*t.shape, *[1] * (2 - t.ndim)))
 
     def _attention_mask(self, valid: Tensor | None, L: int) -> Tensor | None:
         """Who may attend to whom, [B or 1, 1, L or 1, L]; None if the plain or the causal pattern will do."""

@@ -132,6 +132,14 @@ def gate_time(network: DiT, conditioning: Literal["sigma", "time"] = "sigma") ->
     return _rebuilt(network, replace(config, conditioning=conditioning, time_gate=True), add_gate)
 
 
+def fade_masks(network: DiT, rho: float) -> DiT:
+    """The same weights, where masks are worth (1 - t)^rho, which is beta_t: all alike at t = 1, apart at t = 0.
+
+    While the rows of all masks are equal, it gives the logits it gave. The given network is left as it is.
+    """
+    return _rebuilt(network, replace(network.config, mask_fade=rho), lambda state: None)
+
+
 def with_dropout(network: DiT, dropout: float) -> DiT:
     """The same weights with another dropout."""
     return _rebuilt(network, replace(network.config, dropout=dropout), lambda state: None)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from multimdm._checks import require
+from multimdm._checks import check_complete, require
 from multimdm.models.config import DiTConfig
 from multimdm.models.dit import DiT
 
@@ -148,9 +148,7 @@ def export_settings(foreign: Foreign) -> dict[str, object]:
 def load_exactly(network: DiT, state: dict[str, Tensor]) -> None:
     """Load a state that must fit; what is missing, extra or of another shape is named."""
     wanted = network.state_dict()
-    missing, extra = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
-    require(not missing, f"the checkpoint lacks {len(missing)} tensors, the first is '{(missing or [''])[0]}'")
-    require(not extra, f"the checkpoint has {len(extra)} tensors too many, the first is '{(extra or [''])[0]}'")
+    check_complete("the checkpoint", wanted, state)
     for name, tensor in state.items():
         require(
             tensor.shape == wanted[name].shape,

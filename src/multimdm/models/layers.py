@@ -1,10 +1,14 @@
 """The parts of the diffusion transformer; parameter names are those of the published checkpoints."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from multimdm.process import NoisyMixture
@@ -33,7 +37,7 @@ class Embedding(nn.Module):
 
     @property
     def rows(self) -> Float[Tensor, "states d"]:
-        """As they are used: scaled to one length, if they have one."""
+        """The rows as they are used: scaled to one length, if they have one."""
         if self.norm is None:
             return self.embedding
         if not self._num_free:
@@ -51,7 +55,7 @@ class Embedding(nn.Module):
     def mix_noisy(self, x: NoisyMixture, vocab_size: int) -> Float[Tensor, "B L d"]:
         """sum_k weights_k row(ids_k) + scale sum_v eps_v row(v), v over the clean tokens."""
         rows = self.rows
-        noise = noise_image(x.noise, rows[:vocab_size])
+        noise = noise_image(x.noise, rows[:vocab_size], owner=self)
         return torch.addcmul(_mixed(rows, x.weights, x.ids), x.scale[..., None].to(noise.dtype), noise)
 
 
@@ -111,7 +115,9 @@ class Rotary(nn.Module):
 
     def __init__(self, head_dim: int) -> None:
         super().__init__()
-        self.register_buffer("inv_freq", 1.0 / _MAX_PERIOD ** (torch.arange(0, head_dim, 2).float() / head_dim))
+        # On the CPU: for arithmetic on meta, where only sizes are wanted, torch would import its compiler, for seconds.
+        inv_freq = 1.0 / _MAX_PERIOD ** (torch.arange(0, head_dim, 2, device="cpu").float() / head_dim)
+        self.register_buffer("inv_freq", inv_freq.to(torch.get_default_device()))
 
     def angles(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines [L, head_dim] of positions 0 .. length-1."""
@@ -207,12 +213,37 @@ def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return torch.addcmul(shift, x, 1 + scale)
 
 
-def noise_image(noise: Float[Tensor, "B L n"], rows: Float[Tensor, "V d"]) -> Float[Tensor, "B L d"]:
+# ---------------------------------------------------- Gaussian noise on the embeddings of all tokens, as CANDI shows it
+#
+# It takes d numbers per position instead of V. The sum of eps_v e(v) over V standard Gaussians eps is a Gaussian with
+# the covariance G = E^T E, as is R^T z for d Gaussians z and G = R^T R (Cholesky). The law is the same for every table
+# E, and so is the mean of any gradient. A position costs d^2 instead of d V multiplications, and G once as much as d
+# positions of d V: n = d pays for batches of more positions than that.
+#
+# R belongs to the weights, not to a call: while they stand still (`standing_weights`) it is made once. Nothing else
+# tells that weights have changed: FSDP gathers new ones into tensors whose version it keeps.
+#
+# Shapes: noise [B, L, n] with n = V or d; rows [V, d]; R and G [d, d].
+
+_roots: ContextVar[dict[nn.Module, Tensor] | None] = ContextVar("roots", default=None)
+
+
+@contextmanager
+def standing_weights() -> Iterator[None]:
+    """No weights change in here: the root of an embedding's noise is made once and kept until the end."""
+    token = _roots.set({})
+    try:
+        yield
+    finally:
+        _roots.reset(token)
+
+
+def noise_image(
+    noise: Float[Tensor, "B L n"], rows: Float[Tensor, "V d"], owner: nn.Module | None = None
+) -> Float[Tensor, "B L d"]:
     """sum_v eps_v rows_v of standard Gaussians eps: from eps itself (n = V), or in law from n = d Gaussians.
 
-    The sum is a Gaussian with the covariance G = rows^T rows, as is R^T z for d Gaussians z and G = R^T R (Cholesky).
-    The law is the same for every table of rows, and so is the mean of any gradient. A position costs d^2 instead of d V
-    multiplications, and G once as much as d positions of d V: n = d pays for batches of more positions than that.
+    `owner` is the module whose rows these are, under which their root is kept while weights stand still.
     """
     V, d = rows.shape
     if noise.shape[-1] not in (V, d):
@@ -220,15 +251,47 @@ def noise_image(noise: Float[Tensor, "B L n"], rows: Float[Tensor, "V d"]) -> Fl
             f"noise must have {V} numbers per position (one per token) or {d} (the width); got {noise.shape[-1]}"
         )
     with torch.autocast(rows.device.type, enabled=False):  # bfloat16 would round the sums of thousands of rows
-        return noise.to(rows.dtype) @ (rows if noise.shape[-1] == V else _root(rows))
+        if noise.shape[-1] == V:
+            return noise.to(rows.dtype) @ rows
+        return noise.to(rows.dtype) @ _Root.apply(rows, _kept_root(rows.detach(), owner))
+
+
+def _kept_root(rows: Tensor, owner: nn.Module | None) -> Tensor:
+    roots = _roots.get()
+    if roots is None or owner is None:
+        return _root(rows)
+    if owner not in roots:
+        roots[owner] = _root(rows)
+    return roots[owner]
 
 
 def _root(rows: Float[Tensor, "V d"]) -> Float[Tensor, "d d"]:
-    """R with R^T R = rows^T rows, up to the rounding of the rows' precision."""
+    """R with R^T R = rows^T rows, up to the rounding of the rows' precision; in float64."""
     wide = torch.promote_types(rows.dtype, torch.float32)
     gram = exact(rows.to(wide).T @ rows.to(wide))
     d = len(gram)
     # Of embeddings that do not fill the space G has no root: lift it by what rounding has done to it anyway.
-    lift = torch.finfo(wide).eps * d**0.5 * gram.detach().diagonal().mean()
+    lift = torch.finfo(wide).eps * d**0.5 * gram.diagonal().mean()
     lifted = gram + lift * torch.eye(d, dtype=gram.dtype, device=gram.device)
-    return torch.linalg.cholesky_ex(lifted).L.mT.to(rows.dtype).to(rows.device)
+    return torch.linalg.cholesky_ex(lifted).L.mT
+
+
+class _Root(torch.autograd.Function):
+    """R as a function of the rows, where R itself is known: its gradient needs neither G nor the graph behind R."""
+
+    @staticmethod
+    def forward(ctx, rows, root):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(rows, root)
+        return root.to(rows.dtype).to(rows.device)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
+        """dE = 2 E sym(R^-1 Phi(R dR^T) R^-T), Phi the lower triangle with half of its diagonal."""
+        rows, root = ctx.saved_tensors
+        middle = (root @ exact(grad).mT).tril()
+        middle.diagonal().mul_(0.5)
+        left = torch.linalg.solve_triangular(root, middle, upper=True)
+        of_gram = torch.linalg.solve_triangular(root.mT, left, upper=False, left=False)
+        both = (of_gram + of_gram.mT).to(rows.dtype).to(rows.device)
+        return rows @ both, None

@@ -45,12 +45,12 @@ class LLaDA(nn.Module):
         self.register_buffer("column_bias", column_bias, persistent=False)
         self.register_buffer("mask_rows", torch.tensor(config.mask_rows), persistent=False)
 
-    def initialise(self, std: float | None = None) -> "LLaDA":
-        """Random weights of this deviation; what is added to the residual stream is scaled down with the depth.
+    def initialise(self) -> "LLaDA":
+        """Random weights of deviation 1 / sqrt(d); what is added to the residual stream is scaled down with the depth.
 
-        1 / sqrt(d) unless given: near the usual 0.02 at LLaDA's width, and enough for narrow networks to learn from.
+        That is near the usual 0.02 at LLaDA's width, and enough for narrow networks to learn from.
         """
-        std = 1 / math.sqrt(self.config.hidden_dim) if std is None else std
+        std = 1 / math.sqrt(self.config.hidden_dim)
         for name, weights in self.named_parameters():
             if weights.ndim == 2:
                 deep = name.endswith(("attn_out.weight", "ff_out.weight")) and name.startswith("blocks")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from multimdm._complaints import explain
 from multimdm.models.config import LONGEST
 
 Positive = Annotated[int, Field(gt=0)]
@@ -54,7 +55,7 @@ class LLaDAConfig:
 
     @property
     def num_masks(self) -> int:
-        """M."""
+        """M, the number of masks."""
         return len(self.mask_rows)
 
     @property
@@ -102,7 +103,7 @@ def with_masks(config: LLaDAConfig, rows: Sequence[int]) -> LLaDAConfig:
     return replace(config, mask_rows=tuple(rows), num_rows=max(config.num_rows, max(rows) + 1))
 
 
-def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None = None) -> LLaDAConfig:
+def read_published(settings: Mapping[str, Any], where: str) -> LLaDAConfig:
     """Our configuration from the published config.json of a network with one mask; errors name the field."""
     if settings.get("model_type") != "llada":
         raise ValueError(f"{where}: model_type must be 'llada'; got {repr(settings.get('model_type'))[:80]}")
@@ -114,7 +115,7 @@ def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None 
     sizes = {name: _whole(settings, name, where) for name in ("d_model", "n_heads", "n_layers", "vocab_size")}
     # The published code gives the head as many columns as the embedding has rows.
     rows = _whole(settings, "embedding_size", where) if settings.get("embedding_size") else sizes["vocab_size"]
-    mask = settings.get("mask_token_id", PUBLISHED_MASK.get(rows)) if mask_id is None else mask_id
+    mask = settings.get("mask_token_id", PUBLISHED_MASK.get(rows))
     if not isinstance(mask, int) or isinstance(mask, bool) or not 0 <= mask < rows:
         raise ValueError(
             f"{where}: mask_token_id must be an id from 0 to {rows - 1}; got {repr(mask)[:80]}: add it to the file"
@@ -137,9 +138,7 @@ def read_published(settings: Mapping[str, Any], where: str, mask_id: int | None 
             norm_eps=_number(settings, "rms_norm_eps", 1e-5, where),
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{where}: {field}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise ValueError(explain(error, where)) from None
 
 
 def published(config: LLaDAConfig) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multimdm._checks import require
+from multimdm._checks import check_complete, require
 from multimdm.models.llada import LLaDA
 from multimdm.models.llada_config import Adapter
 
 PROJECTIONS = "q_proj|k_proj|v_proj|attn_out|ff_proj|up_proj|ff_out"
 TARGETS = rf"blocks\.\d+\.({PROJECTIONS})"
-"""By an expression: `ff_out` is also the name of the head, which must stay as it is."""
+"""An expression, since `ff_out` is also the name of the head, which must stay as it is."""
 
 _NAME = "default"
 _MISSING = "adapters need the package peft: pip install 'multimdm[adapt]'"
@@ -52,7 +52,7 @@ def adapter_tensors(network: LLaDA) -> dict[str, Tensor]:
 
 
 def trained_names(network: LLaDA) -> list[str]:
-    """The adapter's parameters."""
+    """The names of the adapter's parameters."""
     return [name for name, _ in network.named_parameters() if _is_trained(name)]
 
 
@@ -61,9 +61,7 @@ def load_adapter(network: LLaDA, adapter: Adapter, tensors: Mapping[str, Tensor]
     """Attach an adapter with these tensors; one that does not fit is refused, by name."""
     attach(network, adapter)
     own = {public_name(name): name for name in trained_names(network)}
-    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    require(not missing, f"the adapter lacks {len(missing)} tensors, the first is '{(missing or [''])[0]}'")
-    require(not extra, f"the adapter has {len(extra)} tensors too many, the first is '{(extra or [''])[0]}'")
+    check_complete("the adapter", own, tensors)
     for public, name in own.items():
         weight, tensor = network.get_parameter(name), tensors[public]
         require(

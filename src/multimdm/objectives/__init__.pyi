@@ -2,12 +2,12 @@ from .base import Batch, Distillation, Objective, Sums
 from .candi import Candi
 from .consistency import Consistency
 from .context import Context
-from .coupled import Coupled
 from .curricula import Ramp
 from .elbo import Elbo, RelaxedElbo
 from .next_token import NextToken
 from .sdtt import Sdtt
 from .settings import ConsistencySettings, ContextSettings, Relaxation, SdttSettings, Shares, TimeSettings
+from .tied import Tied
 from .times import stratified_times
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "ConsistencySettings",
     "Context",
     "ContextSettings",
-    "Coupled",
     "Distillation",
     "Elbo",
     "NextToken",
@@ -29,6 +28,7 @@ __all__ = [
     "SdttSettings",
     "Shares",
     "Sums",
+    "Tied",
     "TimeSettings",
     "stratified_times",
 ]

@@ -1,6 +1,9 @@
-"""What every objective is given and what it gives back.
+"""What every objective is given and what it gives back, and the loss of a prediction position by position.
 
-Shapes: B sequences of L positions; N packed positions that have a loss.
+Training sums the terms of `Rows`, a NELBO groups them by sequence.
+
+Shapes: B sequences of L positions; N of these have a loss, packed in row-major order; a chunk of the network's head
+has n packed rows.
 """
 
 from collections.abc import Callable
@@ -8,13 +11,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from multimdm.process import Path, Process, Streams
+from multimdm.process import LossTerms, Path, Process, Streams
 
 Network = Callable[..., Any]
 """`network(x_t, t, positions, valid, reduce)`, as DESIGN's contract has it; objectives know no class of network."""
+
+Where = tuple[Int64[Tensor, " N"], ...]
+"""Packed positions: their sequences, and their places in these."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Batch:
     """The prompts: seen as they are, never noised and never asked for; None if nothing is given."""
 
     def asked(self, active: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
-        """Those of the active positions that have a loss: neither padding nor given."""
+        """The active positions that have a loss: those that are neither padding nor given."""
         active = both(active, self.valid)
         return active if self.given is None else active & ~self.given
 
@@ -88,6 +94,11 @@ class Objective(Protocol):
 class Distillation(Protocol):
     """An objective that takes its targets from a teacher, a network that is not trained but replaced now and then."""
 
+    @property
+    def teacher_calls(self) -> int:
+        """How often a step runs the teacher."""
+        ...
+
     def taught_by(self, teacher: Network) -> Objective:
         """The objective with this teacher."""
         ...
@@ -99,6 +110,58 @@ class Distillation(Protocol):
     def settings_at(self, step: int, steps: int) -> dict[str, float]:
         """What changes in the course of training, for the records: step size, round."""
         ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The positions of a batch that have a loss."""
+
+    shown: Any
+    """What the network is shown of the batch: ids [B, L], or a mixture of them."""
+    t: Float[Tensor, " B"] | None
+    """None for a network without time."""
+    positions: Bool[Tensor, "B L"]
+    valid: Bool[Tensor, "B L"] | None
+    where: Where
+    """The positions as indices."""
+    terms: Callable[[Float[Tensor, "n V"], slice], LossTerms]
+    """The loss of some of the packed rows, given the network's logits there."""
+
+    def call(self, network: Network, reduce: Callable[[Tensor, slice], Any]) -> Any:
+        """Run the network: no [B, L, V] tensor is made, `reduce` is called on chunks of rows, differentiated each."""
+        return network(self.shown, self.t, self.positions, self.valid, reduce)
+
+    def by_sequence(self, network: Network) -> Float64[Tensor, "2 B"]:
+        """Both terms, summed over the positions of each sequence."""
+
+        def reduce(logits: Tensor, rows: slice) -> Tensor:
+            terms = self.terms(logits, rows)
+            return torch.stack([terms.reconstruction, terms.identification], dim=1)
+
+        terms = self.call(network, reduce).double()
+        return terms.new_zeros((len(self.positions), 2)).index_add(0, self.where[0], terms).T
+
+
+def rows_on(
+    path: Path,
+    x_0: Int64[Tensor, "B L"],
+    x_t: Int64[Tensor, "B L"],
+    t: Float[Tensor, " B"],
+    positions: Bool[Tensor, "B L"],
+    valid: Bool[Tensor, "B L"] | None,
+    shown: Any = None,
+) -> Rows:
+    """The losses at states x_t of a path; the network is shown x_t unless something else is given."""
+    where = positions.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+    packed = path.at(where)
+    clean = x_0[where]
+    state = x_t[where]
+    time = t[where[0]]
+
+    def terms(logits: Tensor, rows: slice) -> LossTerms:
+        return packed.at(rows).loss(logits, clean[rows], state[rows], time[rows])
+
+    return Rows(path.shown(x_t) if shown is None else shown, t, positions, valid, where, terms)
 
 
 def sums_by_time(batch: Batch, loss: Float64[Tensor, " N"], sequence: Int64[Tensor, " N"]) -> Tensor:
@@ -114,6 +177,12 @@ def sums_by_time(batch: Batch, loss: Float64[Tensor, " N"], sequence: Int64[Tens
 def of_rows(weight: Tensor | None, sequence: Int64[Tensor, " N"]) -> Tensor | None:
     """The weights of packed rows, by the sequences that they belong to."""
     return None if weight is None else weight.to(sequence.device)[sequence]
+
+
+def asked_sequences(chosen: Bool[Tensor, " B"]) -> Int64[Tensor, " n"]:
+    """The numbers of the chosen sequences; where none is, of the first, since other ranks may wait for the call."""
+    found = chosen.nonzero()[:, 0]
+    return found if len(found) > 0 else torch.zeros(1, dtype=torch.long, device=chosen.device)
 
 
 def total(loss: Tensor, weight: Tensor | None, rows: slice | Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 It is like a NELBO, and for comparing CANDI models as good; but it leaves out what the Gaussian noise costs, so it is no
 bound of the likelihood and must not be set beside the NELBO of other systems.
 
-Shapes: as in `rows.py`.
+Shapes: as in `base.py`.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network, Sums, both, of_rows, total
-from multimdm.objectives.rows import Rows
+from multimdm.objectives.base import Batch, Network, Rows, Sums, both, of_rows, total
 from multimdm.process import Hybrid, LossTerms, Streams
 
 
@@ -43,6 +42,7 @@ class Candi:
         generator: Streams,
     ) -> Rows:
         """The positions that are hidden in a draw of x_t, and their loss."""
+        # x_t: tokens with probability alpha_t, else x_0 + sigma_t eps, which has a loss
         x_t = self.process.corrupt(x_0, t, generator)
         hidden = both(self.process.hidden(x_t), valid)
         where = hidden.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions

@@ -3,7 +3,7 @@
 The student predicts at x_t what a teacher, its own slowly moving copy, predicts at x_s with s = t - delta. Repeated
 with growing delta this carries what is known near the data to where sampling begins.
 
-Shapes: B sequences of L positions, x_s, x_t and x_1 [B, L], s and t [B]; N packed positions at which x_t is hidden, n
+Shapes: B sequences of L positions, x_s and x_t [B, L], s and t [B]; N packed positions at which x_t is hidden, n
 of them in a chunk of the network's head.
 """
 
@@ -22,8 +22,8 @@ from multimdm.objectives.context import Context
 from multimdm.objectives.coupling import couple
 from multimdm.objectives.divergence import divergence, divergence_of_logits
 from multimdm.objectives.settings import ConsistencySettings
-from multimdm.objectives.teaching import Lesson
-from multimdm.process import Path, Process
+from multimdm.objectives.teaching import Lesson, check_untied
+from multimdm.process import Process
 from multimdm.process.fused_readout import cross_entropy
 from multimdm.process.places import at_home, beside, widened
 
@@ -45,15 +45,12 @@ class Consistency:
             self.settings.coupling != "gaussian" or self.process.num_masks == 0,
             "coupling gaussian is DUO's, for uniform states; masks have gumbel, markov and independent",
         )
-        require(
-            self.settings.coupling != "anchored" or self.process.num_masks > 0,
-            "coupling anchored is for masks, which are where a path ends; uniform states have gumbel and gaussian",
-        )
-        require(
-            (self.settings.coupling == "anchored") == self.process.tied_noise,
-            "coupling must be anchored for a process whose noise is tied to the text (`process.tied()`), and for no "
-            f"other; got {self.settings.coupling} for {self.process!r}",
-        )
+        check_untied(self.process)
+
+    @property
+    def teacher_calls(self) -> int:
+        """One call, at x_s."""
+        return 1
 
     def taught_by(self, teacher: Network) -> "Consistency":
         """The objective with this teacher."""
@@ -66,17 +63,17 @@ class Consistency:
         return float(self.settings.ends_round(step, steps))
 
     def settings_at(self, step: int, steps: int) -> dict[str, float]:
-        """Step size and round."""
+        """The step size, and the round."""
         return self.settings.settings_at(step, steps)
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One pair of states per sequence, t ~ Unif(delta, 1) and s = t - delta."""
         delta = self.settings.size(batch.step, batch.steps)
+        # s ~ Unif(0, 1 - delta), t = s + delta
         s = batch.times.to(batch.ids.device) * (1 - delta)
         t = (s + delta).clamp_max(1.0)
-        path = batch.path(self.process)
         apart = self.settings.visible_target == "skip"
-        pair = couple(path, batch.ids, s, t, self.settings.coupling, batch.generator, apart)
+        pair = couple(self.process, batch.ids, s, t, self.settings.coupling, batch.generator, apart)
         x_s = batch.keep(pair.x_s)
         x_t = batch.keep(pair.x_t)
         if self.context is not None:
@@ -84,7 +81,7 @@ class Consistency:
             if mistakes is not None:
                 x_s = torch.where(self.process.active(x_s), x_s, mistakes.in_place(x_s))
                 x_t = mistakes.in_place(x_t)
-        return self.compare(network, batch, x_s, s, x_t, t, path)
+        return self.compare(network, batch, x_s, s, x_t, t)
 
     def compare(
         self,
@@ -94,74 +91,55 @@ class Consistency:
         s: Float[Tensor, " B"],
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
-        path: Path | None = None,
     ) -> Sums:
         """The student at x_t against the teacher at x_s, where the student has something to predict.
 
         For uniform states that is everywhere, and what is compared is what the networks predict, the leave-one-out
         distribution, as DUO-DCD does. For masks it is the posteriors, whatever the process takes predictions for: the
-        theorem is about them. Where x_1 is kept, both know it: they are shown it, or their predictions are conditioned
-        on it by Bayes' rule (`Path.condition`). In the second case a teacher that sees the designated mask has only its
-        tokens left, while the student does not see it yet: the two are compared among these, and -log of the mass that
-        the student gives them is added, whatever `visible_target` says: no token shows there, and without it the masses
-        would be learnt only from pairs whose x_s names no mask.
+        theorem is about them.
         """
         if self.teacher is None:
             raise ValueError("consistency needs a teacher: objective.taught_by(network)")
-        path = batch.path(self.process) if path is None else path
         asked = batch.asked(self.process.active(x_t))
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
         clean = batch.ids[where]
         weight = of_rows(batch.weight, where[0])
-        # The teacher is asked where x_s is hidden too: the n-th such row is row number n of its lesson.
-        taught = self.process.active(x_s)[where]
-        taught_before = F.pad(taught.cumsum(0), (1, 0)).cpu()
-        num_taught = int(taught_before[len(taught)])
-        # First the rows that are taught, then the others, so that chunks take theirs by number and no one waits.
-        order = torch.argsort(~taught, stable=True)
-        teacher_asked = asked & self.process.active(x_s)
-        lesson = Lesson(self.teacher, path.shown(x_s), s, teacher_asked, batch.valid)
-        student_says = self._compared(path, x_t, t, where)
-        teacher_says = self._compared(path, x_s, s, tuple(index[order[:num_taught]] for index in where))
+        # The teacher is asked where x_s is hidden too.
+        hidden_at_s = self.process.active(x_s)
+        taught = _Taught(hidden_at_s[where])
+        lesson = Lesson(self.teacher, x_s, s, asked & hidden_at_s, batch.valid)
+        student_says = self._compared(x_t, t, where)
+        teacher_says = self._compared(x_s, s, tuple(index[taught.all] for index in where))
 
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-            taught_rows = slice(int(taught_before[rows.start]), int(taught_before[rows.stop]))
-            all_taught = taught_rows.stop - taught_rows.start == len(logits)
+            of_lesson = taught.of_lesson(rows)
+            all_taught = of_lesson.stop - of_lesson.start == len(logits)
             logits = student_says(logits, rows)
-            hidden_rows = rows if all_taught else order[taught_rows]
+            hidden_rows = rows if all_taught else taught.order[of_lesson]
             hidden = logits if isinstance(hidden_rows, slice) else logits[beside(hidden_rows - rows.start, logits)]
 
-            # D(f_t(. | x_t), f_s(. | x_s)), among the tokens that x_1 leaves to the teacher
-            target = teacher_says(lesson.logits(taught_rows), taught_rows)
-            compared = hidden if path.x_1 is None else _among(hidden, target)
-            matching = total(divergence_of_logits(self.settings.divergence, compared, target), weight, hidden_rows)
+            # D(f_t(. | x_t), f_s(. | x_s))
+            target = teacher_says(lesson.logits(of_lesson), of_lesson)
+            matching = total(divergence_of_logits(self.settings.divergence, hidden, target), weight, hidden_rows)
 
-            # -log f_t(x_0 | x_t) where x_0 shows at s, and -log of the mass of those tokens where it does not
+            # -log f_t(x_0 | x_t) where x_0 shows at s
             revealed = matching.new_zeros(())
             if not all_taught:
-                first = num_taught + rows.start - taught_rows.start
-                last = num_taught + rows.stop - taught_rows.stop
-                shown_rows = order[first:last]
+                shown_rows = taught.others(rows)
                 shown = logits[beside(shown_rows - rows.start, logits)]
                 revealed = self._revealed(shown, clean[shown_rows], weight, shown_rows)
-            if path.x_1 is not None:
-                mass = at_home(hidden.logsumexp(-1) - compared.logsumexp(-1))
-                revealed = revealed + total(mass, weight, hidden_rows)
             return matching + revealed, matching.detach(), revealed.detach()
 
-        loss, matching, revealed = network(path.shown(x_t), t, asked, batch.valid, reduce)
+        loss, matching, revealed = network(x_t, t, asked, batch.valid, reduce)
         return Sums(loss, {"matching": matching, "revealed": revealed})
 
-    def _compared(
-        self, path: Path, x: Tensor, t: Tensor, where: tuple[Tensor, ...]
-    ) -> Callable[[Tensor, slice], Tensor]:
+    def _compared(self, x: Tensor, t: Tensor, where: tuple[Tensor, ...]) -> Callable[[Tensor, slice], Tensor]:
         """What is compared of a prediction, for some of the packed rows: posteriors of masks, else as it is."""
         if self.process.num_masks == 0:
             return lambda logits, rows: logits
-        packed = path.at(where)
         state = x[where]
         time = t[where[0]]
-        return lambda logits, rows: packed.at(rows).posterior_logits(logits, state[rows], time[rows])
+        return lambda logits, rows: self.process.posterior_logits(logits, state[rows], time[rows])
 
     def _revealed(
         self, logits: Float[Tensor, "n V"], clean: Int64[Tensor, " n"], weight: Tensor | None, rows: Int64[Tensor, " n"]
@@ -180,9 +158,28 @@ class Consistency:
                 return at_home(wide.new_zeros(()))
 
 
-def _among(logits: Float[Tensor, "n V"], target: Float[Tensor, "n V"]) -> Float[Tensor, "n V"]:
-    """Only the tokens that the target holds possible."""
-    return logits.masked_fill(target == -torch.inf, -torch.inf)
+class _Taught:
+    """Which of the student's packed rows the teacher is asked about too; row n of its lesson is the n-th of them."""
+
+    def __init__(self, taught: Bool[Tensor, " N"]) -> None:
+        self._before = F.pad(taught.cumsum(0), (1, 0)).cpu()
+        self._num = int(self._before[len(taught)])
+        self.order = torch.argsort(~taught, stable=True)
+        """First the rows that are taught, then the others, so that chunks take theirs by number and no one waits."""
+
+    @property
+    def all(self) -> Int64[Tensor, " taught"]:
+        """The rows that are taught."""
+        return self.order[: self._num]
+
+    def of_lesson(self, rows: slice) -> slice:
+        """The rows of the lesson that are for a chunk of the student's."""
+        return slice(int(self._before[rows.start]), int(self._before[rows.stop]))
+
+    def others(self, rows: slice) -> Int64[Tensor, " n"]:
+        """The rows of a chunk that are not taught."""
+        of_lesson = self.of_lesson(rows)
+        return self.order[self._num + rows.start - of_lesson.start : self._num + rows.stop - of_lesson.stop]
 
 
 def _smoothed(

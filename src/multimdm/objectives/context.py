@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from multimdm._checks import require
-from multimdm.objectives.base import Batch, Network
+from multimdm.objectives.base import Batch, Network, asked_sequences
 from multimdm.objectives.settings import ContextSettings
 from multimdm.process import Process
 from multimdm.process.draws import invert_cdf
@@ -70,7 +70,7 @@ class Context:
     def shown(
         self, network: Network, process: Process, batch: Batch, x_t: Int64[Tensor, "B L"], t: Float[Tensor, " B"]
     ) -> Int64[Tensor, "B L"]:
-        """x_t with mistakes."""
+        """The state x_t with mistakes."""
         mistakes = self.mistakes(network, process, batch, x_t, t)
         return x_t if mistakes is None else mistakes.in_place(x_t)
 
@@ -83,12 +83,13 @@ class Context:
         if share == 0 or sequences == 0:
             return None
         B, L = x_t.shape
+        # which sequences have mistakes, and where a token shows that may be replaced
         chosen = batch.generator.uniform((B, 1), x_t.device) < sequences
         visible = batch.asked(~process.active(x_t) & chosen)
         if self.law is None:
             return self._own(network, process, batch, x_t, t, visible, chosen[:, 0])
         u = batch.generator.uniform((B, L, 2), x_t.device)
-        return Mistakes(visible & (u[..., 0] < share), _draw(self.law.to(x_t.device), u[..., 1]))
+        return Mistakes(visible & (u[..., 0] < share), _draw(self.law, u[..., 1]))
 
     @torch.no_grad()
     def _own(
@@ -109,17 +110,20 @@ class Context:
 
         Where no sequence has mistakes the network is still run, on one, since other ranks may be waiting.
         """
+        # x_later ~ p_{later|t}(. | x_t), where 1 - alpha_{later|t} = share
         t = t.clamp_max(_LATEST)
         later = process.schedule.later(t, self.settings.share)
         x_later = batch.keep(process.transition_sample(x_t, t, later, batch.generator))
         u = batch.generator.uniform(x_t.shape, x_t.device)
         where = visible & process.active(x_later)
-        rows = chosen.nonzero()[:, 0] if bool(chosen.any()) else chosen.new_zeros(1, dtype=torch.long)
+        # x_0 ~ p^theta(. | x_later) where a visible token was hidden meanwhile
+        rows = asked_sequences(chosen)
         asked = where[rows]
         valid = None if batch.valid is None else batch.valid[rows]
-        state = x_later[rows][asked]
-        number = u[rows][asked]
-        time = later[rows][:, None].expand(asked.shape)[asked]
+        sequence, place = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
+        state = x_later[rows[sequence], place]
+        number = u[rows[sequence], place]
+        time = later[rows[sequence]]
 
         def reduce(logits: Tensor, part: slice) -> Tensor:
             weights = process.posterior_weights(widened(logits).softmax(-1), state[part], time[part])
@@ -131,6 +135,7 @@ class Context:
 
 def _draw(law: Float64[Tensor, " V"], u: Float64[Tensor, "B L"]) -> Int64[Tensor, "B L"]:
     """The token at which the running sum of the law passes u times its total: one table serves all positions."""
-    running = law.cumsum(0)
-    last = int(law.nonzero()[-1])  # rounding may push the number onto the total
+    # Rounding may push the number onto the total. The law is asked where it lies, so that no GPU is waited for.
+    last = int(law.nonzero()[-1])
+    running = law.cumsum(0).to(u.device)
     return torch.searchsorted(running, u * running[-1], right=True).clamp_max_(last)

@@ -1,8 +1,7 @@
 """Two states of one sequence, at times s < t: how their noise is tied together.
 
 Consistency distillation compares predictions at x_s and x_t. What it can learn depends on how much x_t tells of x_s, so
-the tie is a choice: one shared path (Gumbel, Gaussian, or anchored in a given x_1), the forward chain (Markov), or
-nothing but the clean text.
+the tie is a choice: one shared path (Gumbel, Gaussian), the forward chain (Markov), or nothing but the clean text.
 
 Shapes: B sequences of L positions, x_0, x_s and x_t [B, L], s and t [B].
 """
@@ -16,10 +15,10 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.objectives.settings import Coupling
-from multimdm.process import Generator, Path, Process
+from multimdm.process import Generator, Process
 from multimdm.process.base import Ids
+from multimdm.process.schedule import per_position
 from multimdm.process.shared_noise import GumbelNoise
-from multimdm.process.times import per_position
 
 
 class Pair(NamedTuple):
@@ -30,7 +29,7 @@ class Pair(NamedTuple):
 
 
 def couple(
-    path: Path,
+    process: Process,
     x_0: Int64[Tensor, "B L"],
     s: Float64[Tensor, " B"],
     t: Float64[Tensor, " B"],
@@ -41,8 +40,7 @@ def couple(
     """x_s and x_t, each with its own marginal p(. | x_0).
 
     gumbel: Eq. (gumbel_coupled_path); gaussian: DUO's path, for `Uniform` only; markov: x_t drawn from x_s by the
-    forward transition; independent: given x_0, nothing is shared; anchored: the path to a kept x_1, with the marginals
-    given x_1 too.
+    forward transition; independent: given x_0, nothing is shared.
 
     Given x_0 and that x_t is a mask, whether the token shows at s depends on the mask along gumbel paths of several
     masks, and along no others. With `reveal_apart` it does not there either (`path_revealed_apart`).
@@ -50,15 +48,12 @@ def couple(
     require(
         coupling in get_args(Coupling), f"coupling must be one of {', '.join(get_args(Coupling))}; got {coupling!r}"
     )
-    if coupling == "anchored":
-        require(path.x_1 is not None, "x_1 must be given for coupling anchored; got None")
-        return Pair(*path.couple(x_0, torch.stack([s, t]), generator))
-    process = path.process
     if coupling == "gumbel" and reveal_apart and process.num_masks > 1:
         noise = process.noise(x_0.shape, generator, x_0.device)
         return Pair(path_revealed_apart(process, x_0, noise, s), path_revealed_apart(process, x_0, noise, t))
     if coupling in ("gumbel", "gaussian"):
         return Pair(*process.couple(x_0, torch.stack([s, t]), generator, noise=coupling))
+    # x_s ~ p_s(. | x_0), then x_t ~ p_{t|s}(. | x_s) or, by noise of its own, x_t ~ p_t(. | x_0)
     x_s = process.corrupt(x_0, s, generator)
     if coupling == "markov":
         return Pair(x_s, process.transition_sample(x_s, s, t, generator))

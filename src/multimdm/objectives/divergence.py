@@ -17,8 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from multimdm._checks import require
 from multimdm.objectives.settings import Divergence
-from multimdm.process.fusing import fused, fuses
-from multimdm.process.places import reading, widened
+from multimdm.process.places import fused, fuses, reading, widened
 
 
 @reading
@@ -111,16 +110,16 @@ def _value(logits: Tensor, teacher: Tensor, kind: Divergence) -> tuple[Tensor, T
     p = log_p.exp()
     q = log_q.exp()
     match kind:
-        case "reverse_kl":
+        case "reverse_kl":  # sum p (log p - log q), which is sum p f' as well
             value = (p * torch.where(p == 0, 0.0, log_p - log_q)).sum(-1)
             return value, log_sum, teacher_sum, value
-        case "forward_kl":
+        case "forward_kl":  # sum q (log q - log p); its slope p - q has no such sum
             value = (q * torch.where(q == 0, 0.0, log_q - log_p)).sum(-1)
             return value, log_sum, teacher_sum, torch.zeros_like(value)
-        case "mse":
+        case "mse":  # sum (p - q)^2, f' = 2 (p - q)
             value = (p - q).square().sum(-1)
             centre = (p * 2 * (p - q)).sum(-1)
-        case "tvd":
+        case "tvd":  # sum |p - q| / 2, f' = sign(p - q) / 2
             value = (p - q).abs().sum(-1) / 2
             centre = (p * (p - q).sign() / 2).sum(-1)
     return value, log_sum, teacher_sum, centre
@@ -142,13 +141,13 @@ def _slope(
     p = log_p.exp()
     q = log_q.exp()
     match kind:
-        case "reverse_kl":
+        case "reverse_kl":  # p (log p - log q - value)
             slope = p * (torch.where(p == 0, 0.0, log_p - log_q) - centre[:, None])
-        case "forward_kl":
+        case "forward_kl":  # p - q
             slope = p - q
-        case "mse":
+        case "mse":  # p (2 (p - q) - sum p f')
             slope = p * (2 * (p - q) - centre[:, None])
-        case "tvd":
+        case "tvd":  # p (sign(p - q) / 2 - sum p f')
             slope = p * ((p - q).sign() / 2 - centre[:, None])
     return (slope * grad[:, None]).to(logits.dtype)
 

@@ -2,7 +2,7 @@
 
 `RelaxedElbo` is DUO's: the same bound, with soft inputs at first.
 
-Shapes: as in `rows.py`.
+Shapes: as in `base.py`.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from multimdm._checks import require
-from multimdm.objectives.base import Batch, Network, Sums, of_rows, sums_by_time
+from multimdm.objectives.base import Batch, Network, Rows, Sums, of_rows, rows_on, sums_by_time
 from multimdm.objectives.context import Context
 from multimdm.objectives.curricula import NO_RAMP, Ramp
-from multimdm.objectives.rows import Rows, rows_on
 from multimdm.objectives.settings import Relaxation
 from multimdm.process import Process, Uniform
 from multimdm.process.relaxation import relaxed_state, relaxed_times
@@ -35,6 +34,7 @@ class Elbo:
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
         """One draw of x_t per sequence."""
+        # x_t ~ p_t(. | x_0), on the path to x_1 if it is kept
         t = batch.times.to(batch.ids.device)
         path = batch.path(self.process)
         x_t = batch.keep(path.corrupt(batch.ids, t, batch.generator))
@@ -61,7 +61,7 @@ class RelaxedElbo:
         )
 
     def __call__(self, network: Network, batch: Batch) -> Sums:
-        """In the first part the loss is the integral over the times of the gamma range: less than the whole NELBO."""
+        """The plain NELBO or, in the first part, its integral over the times of the gamma range alone."""
         if batch.progress >= self.settings.share:
             return Elbo(self.process)(network, batch)
         V = self.process.vocab_size
@@ -70,6 +70,7 @@ class RelaxedElbo:
         state = relaxed_state(
             batch.ids, at.signal, at.noise, V, self.settings.tau, batch.generator, self.settings.entries(V)
         )
+        # The mean over u of -(d alpha / du) l_t is the integral of l_t over t = 1 - alpha.
         density = at.speed if batch.weight is None else at.speed * batch.weight.to(device)
         asked = batch.asked(self.process.active(state.x_t))
         t = at.one_minus_alpha  # the linear schedule's
@@ -87,6 +88,7 @@ def elbo_sums(
     """Sums of both loss terms; `density` weighs the sequences: what an importance-sampled time stands for."""
     sequence = rows.where[0]
     weight = of_rows(density, sequence)
+    # What is recorded by time is the bound, whatever the ramp makes of it.
     each = torch.empty(len(sequence), dtype=torch.float64, device=sequence.device)
 
     def reduce(logits: Tensor, part: slice) -> tuple[Tensor, Tensor, Tensor]:
@@ -96,6 +98,7 @@ def elbo_sums(
         if weight is not None:
             reconstruction = reconstruction * weight[part]
             identification = identification * weight[part]
+        # L = L_rec + w L_id; what is recorded is L_rec + L_id
         loss = (reconstruction + identification_weight * identification).sum()
         each[part] = (reconstruction + identification).detach()
         return loss, reconstruction.sum(), identification.sum()

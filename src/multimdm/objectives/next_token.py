@@ -1,6 +1,6 @@
 """The likelihood of an autoregressive model: for judges of generated text, and as the other baseline.
 
-Shapes: as in `rows.py`.
+Shapes: as in `base.py`.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from multimdm.objectives.base import Batch, Network, Sums
-from multimdm.objectives.rows import Rows
+from multimdm.objectives.base import Batch, Network, Rows, Sums
 from multimdm.process import LossTerms
 from multimdm.process.fused_readout import cross_entropy
 
@@ -41,6 +40,7 @@ class NextToken:
         where = counted.nonzero(as_tuple=True)
         clean = x_0[where]
 
+        # -log p(x_l | x_<l)
         def terms(logits: Tensor, part: slice) -> LossTerms:
             loss = cross_entropy(logits, clean[part], "none")
             return LossTerms(loss, torch.zeros_like(loss))

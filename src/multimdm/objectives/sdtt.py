@@ -3,10 +3,7 @@
 The teacher goes some reverse steps from x_t. Each position's target is the prediction by which it was revealed; where
 it was not, the last one. In the next round the student is the teacher, and its steps are longer.
 
-Where noise is tied to the text, all of this happens on the path to the text's own x_1, which both are shown. A student
-that settles on one continuation then does so for every x_1 anew, and variety is left to the noise.
-
-Shapes: B sequences of L positions, x_t and x_1 [B, L], t [B]; N packed positions that the student predicts.
+Shapes: B sequences of L positions, x_t [B, L], t [B]; N packed positions that the student predicts.
 """
 
 from dataclasses import dataclass as plain_dataclass
@@ -18,16 +15,14 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from multimdm._checks import require
 from multimdm.objectives.base import Batch, Network, Sums, of_rows, total
 from multimdm.objectives.context import Context
 from multimdm.objectives.divergence import divergence_of_logits
 from multimdm.objectives.settings import SdttSettings
-from multimdm.objectives.teaching import Lesson
-from multimdm.process import Path, Process
+from multimdm.objectives.teaching import Lesson, check_untied
+from multimdm.process import Process
 from multimdm.process.draws import draw_token, invert_cdf, uniform
-from multimdm.process.fusing import fuses
-from multimdm.process.places import chunk_rows, widened
+from multimdm.process.places import chunk_rows, fuses, widened
 
 _CHUNK_ENTRIES = 2**23
 """Entries of a chunk of the teacher's probabilities while it draws."""
@@ -39,7 +34,7 @@ class Targets(NamedTuple):
     """What the student is to predict at the packed positions."""
 
     lesson: Lesson
-    """The teacher's predictions."""
+    """The teacher's predictions at all of them."""
     state: Int64[Tensor, " N"]
     """The states at which the teacher made them."""
     time: Float[Tensor, " N"]
@@ -57,14 +52,14 @@ class Sdtt:
     """Mistakes in the states from which both go on."""
 
     def __post_init__(self) -> None:
-        process = self.process
         if self.context is not None:
-            self.context.check(process)
-        require(
-            process.noise_shown or not process.tied_noise,
-            "sdtt of a model whose noise is tied to the text needs a network that is shown the noise; this one is not: "
-            "couple it with noise_shown: true, or distil it by consistency with coupling: anchored (as LLaDA must be)",
-        )
+            self.context.check(self.process)
+        check_untied(self.process)
+
+    @property
+    def teacher_calls(self) -> int:
+        """One for each of its reverse steps."""
+        return self.settings.teacher_steps
 
     def taught_by(self, teacher: Network) -> "Sdtt":
         """The objective with this teacher."""
@@ -83,31 +78,29 @@ class Sdtt:
         delta = self.settings.size(batch.step, batch.steps)
         span = min(1.0, delta * self.settings.teacher_steps)
         t = (span + batch.times.to(batch.ids.device) * (1 - span)).clamp_max(1.0)
-        path = batch.path(self.process)
-        x_t = batch.keep(path.corrupt(batch.ids, t, batch.generator))
+        x_t = batch.keep(self.process.corrupt(batch.ids, t, batch.generator))
         if self.context is not None:
             x_t = self.context.shown(network, self.process, batch, x_t, t)
         asked = batch.asked(self.process.active(x_t))
         where = asked.nonzero(as_tuple=True)  # once: on a GPU it waits for the positions
-        targets = self._simulate(batch, path, x_t, t, delta, asked, where)
-        packed = path.at(where)
+        targets = self._simulate(batch, x_t, t, delta, asked, where)
         state = x_t[where]
         time = t[where[0]]
         weight = of_rows(batch.weight, where[0])
 
         # sum over positions of D(f_theta(. | x_t), f_teacher(. | x_u)), u the time of the prediction that revealed it
         def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            here = packed.at(rows)
-            target = here.posterior_logits(targets.lesson.logits(rows), targets.state[rows], targets.time[rows])
-            student = here.posterior_logits(logits, state[rows], time[rows])
+            says = targets.lesson.logits(rows)
+            target = self.process.posterior_logits(says, targets.state[rows], targets.time[rows])
+            student = self.process.posterior_logits(logits, state[rows], time[rows])
             loss = total(divergence_of_logits(self.settings.divergence, student, target), weight, rows)
             return loss, loss.detach()
 
-        loss, matching = network(path.shown(x_t), t, asked, batch.valid, reduce)
+        loss, matching = network(x_t, t, asked, batch.valid, reduce)
         return Sums(loss, {"matching": matching})
 
     def times(self, t: Float[Tensor, " B"], delta: float) -> list[tuple[Tensor, Tensor]]:
-        """From where to where each of the teacher's steps goes: t, t - delta, t - 2 delta, ...
+        """The beginning and the end of each of the teacher's steps: t, t - delta, t - 2 delta, ...
 
         The published code interpolates between t and the last time with the weight 1 - t in place of one minus the
         weight of t, and includes both; `compat` does the same.
@@ -116,6 +109,7 @@ class Sdtt:
         if not self.settings.compat:
             grid = [(t - i * delta).clamp(0.0, 1.0) for i in range(steps + 1)]
             return list(pairwise(grid))
+        # w t + (1 - t) (t - delta steps), with w from 1 to 0
         last = t - delta * steps
         weights = torch.linspace(1, 0, steps, dtype=t.dtype).tolist()
         starts = [(t * weight + (1 - t) * last).clamp(_COMPAT_EPSILON, 1.0) for weight in weights]
@@ -125,7 +119,6 @@ class Sdtt:
     def _simulate(
         self,
         batch: Batch,
-        path: Path,
         x_t: Int64[Tensor, "B L"],
         t: Float[Tensor, " B"],
         delta: float,
@@ -142,7 +135,7 @@ class Sdtt:
         row_of = torch.zeros_like(x_t).index_put(where, torch.arange(len(state), device=x_t.device))
         for start, after in self.times(t, delta):
             hidden = asked & self.process.active(x)
-            lesson = Lesson(self.teacher, path.shown(x), start, hidden, batch.valid)
+            lesson = Lesson(self.teacher, x, start, hidden, batch.valid)
             # Where a token is still hidden, the newer prediction counts.
             if target is None:
                 target = lesson
@@ -153,18 +146,17 @@ class Sdtt:
             still = hidden[where]
             state = torch.where(still, x[where], state)
             time = torch.where(still, start[where[0]], time)
-            # x_after ~ p(. | x_start, clean, x_1) with clean ~ f_teacher(. | x_start)
+            # x_after ~ p(. | x_start, clean) with clean ~ f_teacher(. | x_start)
             clean = x.clamp_max(self.process.vocab_size - 1)
             u = uniform(x.shape, batch.generator, x.device)[there]
-            clean[there] = self._draw(lesson, path.at(there), x[there], start[there[0]], u)
-            x = torch.where(hidden, path.reverse_sample(clean, x, after, start, batch.generator), x)
+            clean[there] = self._draw(lesson, x[there], start[there[0]], u)
+            x = torch.where(hidden, self.process.reverse_sample(clean, x, after, start, batch.generator), x)
         assert target is not None
         return Targets(target, state, time)
 
     def _draw(
         self,
         lesson: Lesson,
-        path: Path,
         x: Int64[Tensor, " N"],
         t: Float[Tensor, " N"],
         u: Float64[Tensor, " N"],
@@ -174,7 +166,8 @@ class Sdtt:
         rows_at_once = chunk_rows(self.process.vocab_size, x, _CHUNK_ENTRIES)
         for first in range(0, len(lesson), rows_at_once):
             rows = slice(first, min(first + rows_at_once, len(lesson)))
-            logits = path.at(rows).condition(lesson.logits(rows), x[rows], t[rows])
+            # x_0 ~ f_teacher(. | x_t)
+            logits = lesson.logits(rows)
             if fuses(logits):
                 drawn[rows] = draw_token(self.process.posterior_logits(logits, x[rows], t[rows]), u[rows])
             else:

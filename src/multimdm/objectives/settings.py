@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from multimdm.objectives.curricula import Rounds, Share, StepSize
 
-Coupling = Literal["gumbel", "gaussian", "markov", "independent", "anchored"]
+Coupling = Literal["gumbel", "gaussian", "markov", "independent"]
 Divergence = Literal["reverse_kl", "forward_kl", "mse", "tvd"]
 """reverse_kl: KL(student || teacher), which seeks the teacher's modes; forward_kl: KL(teacher || student), which covers
 them; mse: the squared distance of the probabilities; tvd: half the sum of their absolute differences."""
@@ -27,8 +27,7 @@ class ConsistencySettings(Rounds):
 
     coupling: Coupling = "gumbel"
     """What ties x_s to x_t: a shared-Gumbel path, DUO's shared-Gaussian path (for duo; that is DUO-DCD), the forward
-    chain (markov), or nothing but the text (independent); the last two are controls. anchored: the path to x_1, of a
-    model whose noise is tied to the text."""
+    chain (markov), or nothing but the text (independent); the last two are controls."""
     divergence: Literal["reverse_kl", "forward_kl"] = "reverse_kl"
     """KL(student || teacher), or KL(teacher || student), for which the theorem is."""
     visible_target: VisibleTarget = "skip"
@@ -37,7 +36,7 @@ class ConsistencySettings(Rounds):
     select (`path_revealed_apart`). cross_entropy: -log of the student's probability of the token (the forward KL).
     smoothed: the divergence from the certain prediction mixed with a little of the uniform one."""
     smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-3
-    """For `smoothed`, the share of the uniform distribution."""
+    """The share of the uniform distribution; for `smoothed`."""
     teacher: Literal["ema", "rounds"] = "ema"
     """ema: a moving average of the student, after every step. rounds: a copy of the student, at the end of a round."""
     mu: Annotated[float, Field(ge=0, lt=1)] = 0.999

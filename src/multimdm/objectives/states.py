@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from multimdm.objectives.base import Batch, Network
+from multimdm.objectives.base import Batch, Network, asked_sequences
 from multimdm.objectives.settings import Kind, Shares
 from multimdm.process import Path, Streams
 from multimdm.process.places import widened
@@ -30,6 +30,7 @@ def divide(shares: Shares, u: Float64[Tensor, " B"]) -> tuple[Int64[Tensor, " B"
     first = 0.0
     for each in Kind:
         share = shares.of(each)
+        # u in [first, first + share) means this kind, and (u - first) / share is uniform again
         here = (u >= first) & (share > 0)
         kind = torch.where(here, each.value, kind)
         within = ((u - first) / share).clamp_max(1.0) if share > 0 else t
@@ -72,15 +73,18 @@ def draw_states(network: Network, path: Path, batch: Batch, shares: Shares) -> S
         free = free & ~given
     if shares.surest > 0 or shares.drafts > 0:
         assert path.x_1 is not None
+        # what the network guesses from x_1 and the beginning that is given
         noise = path.x_1 if given is None else torch.where(given, batch.ids, path.x_1)
         guessing = (kind == Kind.SUREST) | (kind == Kind.DRAFTS)
         guess = _guess(network, path, batch, noise, given, free, guessing)
+        # (1 - t) of the positions show: the surest ones, with the text's own tokens
         visible = ((1 - t) * free.sum(1)).round()
         surest = torch.where(guess.rank < visible[:, None], batch.ids, path.x_1)
         x_t = torch.where((kind == Kind.SUREST)[:, None], surest, x_t)
         x_t = torch.where((kind == Kind.DRAFTS)[:, None], guess.token, x_t)
     if given is not None:
         x_t = torch.where(given, batch.ids, x_t)
+    # hidden positions are asked for, and all of a draft
     asked = free & (path.process.active(x_t) | (kind == Kind.DRAFTS)[:, None])
     return States(x_t, t, kind, asked, given)
 
@@ -107,7 +111,7 @@ def _guess(
 
     Where no sequence is to be guessed the network is still run, on one, since other ranks may be waiting.
     """
-    rows = guessing.nonzero()[:, 0] if bool(guessing.any()) else guessing.new_zeros(1, dtype=torch.long)
+    rows = asked_sequences(guessing)
     wanted = free[rows]
     valid = None if batch.valid is None else batch.valid[rows]
 
@@ -118,6 +122,7 @@ def _guess(
     shown = path.at(rows).shown(noise[rows], None if given is None else given[rows])
     ones = torch.ones(len(rows), dtype=torch.float64, device=noise.device)
     token, sure = network(shown, ones, wanted, valid, reduce)
+    # the rank of a position is where it stands in the order, which the second argsort tells
     confidence = torch.full(wanted.shape, -1.0, dtype=sure.dtype, device=sure.device).masked_scatter(wanted, sure)
     rank = confidence.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
     tokens = noise.index_copy(0, rows, noise[rows].masked_scatter(wanted, token))

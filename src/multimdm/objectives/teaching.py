@@ -10,10 +10,19 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.objectives.base import Network
-from multimdm.process import Mixture, Time
-from multimdm.process.fusing import fuses
-from multimdm.process.places import widened
+from multimdm.process import Mixture, Process, Time
+from multimdm.process.places import fuses, widened
+
+
+def check_untied(process: Process) -> None:
+    """Refuse noise that is tied to the text: other paths would untie it, and along its own nothing is gained."""
+    require(
+        not process.tied_noise,
+        "process must not have its noise tied to the text: distilling such a model gains nothing (docs/quantile.md); "
+        f"train it longer by multimdm couple; got {process!r}",
+    )
 
 
 @runtime_checkable

@@ -68,6 +68,7 @@ def draw_times(settings: TimeSettings, u: Float64[Tensor, " n"]) -> Drawn:
     if settings.density == "uniform":
         return Drawn(u, None)
     even = _given(settings.even, USUAL_EVEN)
+    # u < even: uniform; else the quantile of the shape at (u - even) / (1 - even)
     stays = u < even
     rest = ((u - even) / (1 - even)).clamp(0.0, 1.0)
     times = torch.where(stays, u / even, _quantile(settings, rest)).clamp(_LEAST, _MOST)
@@ -87,6 +88,7 @@ def _quantile(settings: TimeSettings, u: Float64[Tensor, " n"]) -> Float64[Tenso
     if settings.density == "late":
         return u ** (1 / (1 + _given(settings.power, USUAL_POWER)))
     center, width = _bell(settings)
+    # Phi(low) + u (Phi(high) - Phi(low)), low and high the ends 0 and 1 in standard deviations from the center
     low = _normal_cdf(-center / width)
     high = _normal_cdf((1 - center) / width)
     return center + width * torch.special.ndtri(low + u * (high - low))

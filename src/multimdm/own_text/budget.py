@@ -39,7 +39,7 @@ class Request:
     """What is to be made, where."""
 
     data: Path
-    """Prepared."""
+    """The directory of the prepared data."""
     out: Path
     size: Size = "laptop"
     fast: bool = False
@@ -58,19 +58,18 @@ class Budget:
 
     teacher: PretrainRecipe
     reader: CoupleRecipe
+    cells_per_text: float
+    """Of the texts that the reader meets, how many its teacher is asked about: each once, however often it comes."""
     notes: tuple[str, ...]
 
 
 def budget(request: Request) -> Budget:
-    """For these data."""
+    """The budget for these data."""
     root = request.data
     training = PreparedData.open(root / "train" if (root / "train").is_dir() else root)
     sequences, length = len(training), training.manifest.length
     teacher = _fitted(_recipe("ar", PretrainRecipe, request), request, length)
     reader = _fitted(_recipe("quantile", CoupleRecipe, request), request, length)
-    assert reader.process is not None
-    masks = min(reader.process.num_masks, training.manifest.vocab_size)  # a few characters have fewer tokens than that
-    reader = replace(reader, process=replace(reader.process, num_masks=masks))
     notes, fitted = [], []
     for name, recipe, most in (("teacher", teacher, TEACHER_EPOCHS), ("model", reader, READER_EPOCHS)):
         steps = max(1, round(recipe.train.steps * request.longer))
@@ -81,11 +80,13 @@ def budget(request: Request) -> Budget:
                 f"{there:,} steps, {most} epochs, instead of {steps:,}"
             )
         fitted.append(_of_steps(recipe, min(steps, there)))
-    return Budget(fitted[0], fitted[1], tuple(notes))
+    teacher, reader = fitted
+    met = reader.train.steps * reader.train.batch_size
+    return Budget(teacher, reader, min(1.0, sequences / met), tuple(notes))
 
 
 def _recipe(name: str, kind: type, request: Request) -> Any:
-    """As it comes with the package, with its place and what --fast changes."""
+    """The recipe that comes with the package, with its place and what --fast changes."""
     full = f"text-{name}" + ("-gpu" if request.size == "gpu" else "")
     data = read_yaml(find_recipe(full))
     changes = {"data.path": str(request.data), "train.seed": request.seed}
@@ -99,7 +100,7 @@ def _recipe(name: str, kind: type, request: Request) -> Any:
 
 
 def _fitted(recipe: Any, request: Request, length: int) -> Any:
-    """With as many tokens in a batch, whatever the length of sequences."""
+    """The recipe with as many tokens in a batch, whatever the length of sequences."""
     train: TrainSettings = recipe.train
     usual = USUAL_LENGTH[request.size]
     micro = None if train.micro_batch is None else max(1, train.micro_batch * usual // length)

@@ -1,23 +1,23 @@
 """The stages for a text of one's own, one after the other, and what came of them. What is done is not done again."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import multimdm
-from multimdm.data.manifest import NAME
 from multimdm.data.options import PrepareOptions
 from multimdm.data.preparing import Progress, prepare
 from multimdm.own_text.budget import Request, budget
+from multimdm.pipeline.ranks import launched
 from multimdm.reproduce.stages import Stage, recipe_stage
 from multimdm.reproduce.workers import do_all, own_gpu
 from multimdm.training.records import METRICS, read_records, validation_loss
 
 TEACHER, MODEL = "teacher", "model"
-"""The stages."""
-_TEACHER_COST, _READER_COST = 1.0, 1.5
-"""Of a step: the reader is also asked which positions it is surest of."""
+"""The names of the stages."""
+_TEACHER_COST, _READER_COST, _CELLS_COST = 1.0, 1.5, 0.7
+"""The cost of a step; the reader is also asked which positions it is surest of. And that of asking the teacher for the
+cells of as many texts as a step has."""
 _BY_HEART = 0.05
 """Nats per token by which held-out text may get worse before a teacher is said to know its texts by heart."""
 SHOWN_CALLS = (1, 2, 4)
@@ -31,18 +31,13 @@ class Shown:
     texts: tuple[str, ...]
 
 
-def is_prepared(path: Path) -> bool:
-    """Whether `multimdm prepare` wrote it."""
-    return any((path / part / NAME).is_file() for part in (".", "train"))
-
-
 def prepared(options: PrepareOptions, out: Path, watch: Callable[[Progress], None]) -> Path:
     """The data of text files, in the folder `data` of the run."""
     return prepare(options, out / "data", progress=watch).directory
 
 
 def stages(request: Request) -> tuple[list[Stage], tuple[str, ...]]:
-    """In their order, and what the user should know of them."""
+    """The stages in their order, and what the user should know of them."""
     made = budget(request)
     teacher = recipe_stage(
         TEACHER,
@@ -60,7 +55,7 @@ def stages(request: Request) -> tuple[list[Stage], tuple[str, ...]]:
         made.reader,
         request.out,
         needs=(TEACHER,),
-        cost=_READER_COST,
+        cost=_READER_COST + _CELLS_COST * made.cells_per_text,
         aloud=True,
     )
     return [teacher, model], made.notes
@@ -68,7 +63,7 @@ def stages(request: Request) -> tuple[list[Stage], tuple[str, ...]]:
 
 def run(request: Request, say: Callable[[str], None]) -> None:
     """Everything that is not done yet."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if launched() > 1:
         raise ValueError(
             "train-text is one process; with several ranks, run its recipes one after the other: torchrun ... -m "
             "multimdm pretrain text-ar-gpu, then couple text-quantile-gpu"
@@ -103,7 +98,7 @@ def verdict(request: Request) -> list[str]:
 
 def shown(request: Request, num: int = 2) -> list[Shown]:
     """A few texts of the model, by few calls."""
-    model = multimdm.load(request.out / "model")
+    model = multimdm.load(request.out / "model", "auto")
     return [Shown(K, tuple(model.sample(num=num, steps=K, seed=request.seed).texts)) for K in SHOWN_CALLS]
 
 

@@ -1,4 +1,4 @@
-"""What a model is, in words: its kind and size in a line, and all that is to be told of it under headings."""
+"""What a model is, in words: its kind and size in a line, and everything else under headings."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,8 @@ def _network(network: Backbone) -> str:
     if not isinstance(network, DiT):
         return f"LLaDA: {size_of(network)} in {', '.join(dtypes)}; {heads}"
     sees = {"none": "sees nothing of t", "sigma": "sees sigma(t)", "time": "sees t"}[network.config.conditioning]
+    if network.config.mask_fade is not None:
+        sees += f", masks that fade by (1 - t)^{network.config.mask_fade:g}"
     return f"DiT: {size_of(network)} in {', '.join(dtypes)}; {heads}; {sees}"
 
 
@@ -60,7 +62,7 @@ def _step(step: dict[str, Any]) -> str:
 
 
 def _sampling(model: "Model") -> list[str]:
-    """What happens to who says nothing, and who said so."""
+    """How it is sampled unless told otherwise, and whether the checkpoint or the library says so."""
     if model.process is None:
         return ["token by token, from left to right"]
     resolved = asdict(resolve(Sampling(), model.advice))
@@ -84,7 +86,7 @@ def kind_of(process: AnyProcess | None) -> str:
 
 
 def size_of(network: Backbone) -> str:
-    """Blocks, width and parameters."""
+    """The size of the network: blocks, width and parameters."""
     config = network.config
     size = sum(weights.numel() for weights in network.parameters())
     blocks = f"{config.num_blocks} block{'s' * (config.num_blocks > 1)} of width {config.hidden_dim}"

@@ -37,7 +37,7 @@ class Answering:
 
     @property
     def num_steps(self) -> int:
-        """K."""
+        """K, the number of steps."""
         if self.tps is not None:
             return self.gen_length // self.tps
         return self.gen_length if self.steps is None else self.steps
@@ -79,7 +79,7 @@ class Answering:
         replace(self, steps=None, tps=None).sampling((), ()).check()
 
     def sampling(self, end_of_text: tuple[int, ...], ends: tuple[int, ...]) -> Sampling:
-        """In our terms, for a model with these ends of text, and of text or turn."""
+        """The settings in our terms, for a model with these ends of text, and of text or turn."""
         return Sampling(
             steps=self.num_steps,
             temperature=self.temperature,

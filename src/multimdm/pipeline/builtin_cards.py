@@ -5,10 +5,9 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from multimdm._files import read_json
 from multimdm.builtin import CARD, builtin_directory, builtin_names
 from multimdm.pipeline.files import sha256_of
-from multimdm.pipeline.settings import read_as
+from multimdm.pipeline.settings import read_file
 
 _STRICT = ConfigDict(extra="forbid")
 
@@ -35,7 +34,7 @@ class CardFigures:
     calls: int
     """Network calls per sample: K, or one for each token of an autoregressive model."""
     gen_ppl: Figure
-    """By the exact judge of Tales."""
+    """GenPPL by the exact judge of Tales."""
     entropy: Figure
     """The unigram entropy of a sample, averaged."""
     pooled_entropy: Figure
@@ -62,14 +61,14 @@ class BuiltinCard:
 
     name: str
     says: str
-    """In a sentence."""
+    """What the model is, in a sentence."""
     parameters: int
     stages: tuple[CardStage, ...]
     """Oldest first; the training of its teacher is among them."""
     commit: str
     """The commit of this project with which the model was packed."""
     samples: int
-    """Per measurement."""
+    """Samples per measurement."""
     seed: int
     """The seed of these samples."""
     figures: tuple[CardFigures, ...]
@@ -95,7 +94,7 @@ class BuiltinCard:
 
     @property
     def sequences(self) -> int:
-        """Trained on, in all."""
+        """The number of sequences that it was trained on, in all."""
         return sum(stage.sequences for stage in self.stages)
 
 
@@ -104,7 +103,7 @@ def builtin_card(name: str) -> BuiltinCard:
     directory = builtin_directory(name)
     if directory is None:
         raise ValueError(f"there is no built-in model {name!r}; there are: {', '.join(builtin_names())}")
-    return read_as(BuiltinCard, read_json(directory / CARD), str(directory / CARD))
+    return read_file(BuiltinCard, directory / CARD)
 
 
 def altered_files(name: str) -> list[str]:

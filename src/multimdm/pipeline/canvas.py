@@ -41,7 +41,7 @@ class Canvas:
 
 
 def empty_canvas(num: int, length: int) -> Canvas:
-    """Nothing given."""
+    """A canvas on which nothing is given."""
     check_integer("num", num, 1)
     return Canvas(torch.zeros(num, length, dtype=torch.long), torch.zeros(num, length, dtype=torch.bool))
 

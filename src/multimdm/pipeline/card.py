@@ -25,7 +25,7 @@ class CardDetails:
     """What the lineage does not know."""
 
     license: str | None = None
-    """As the Hub calls it (apache-2.0, mit, ...); the card says nothing of a licence without it."""
+    """The licence as the Hub calls it (apache-2.0, mit, ...); without it, the card does not speak of one."""
     language: tuple[str, ...] = ()
     """Codes such as en."""
     figures: str | None = None
@@ -52,7 +52,7 @@ def model_card(model: "Model", name: str, details: CardDetails | None = None, re
 
 
 def _front_matter(model: "Model", details: CardDetails) -> dict[str, Any]:
-    """What the Hub reads."""
+    """The head of the card, which the Hub reads."""
     front: dict[str, Any] = {"library_name": "multimdm", "pipeline_tag": "text-generation"}
     if details.license is not None:
         front["license"] = details.license

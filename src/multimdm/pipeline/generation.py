@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +10,9 @@ from jaxtyping import Bool, Int64
 from torch import Tensor, nn
 
 from multimdm._checks import check_integer, require
+from multimdm._hints import hint
 from multimdm.data.tokenizer import Tokenizer
+from multimdm.models.layers import standing_weights
 from multimdm.pipeline.canvas import Canvas, empty_canvas
 from multimdm.pipeline.ranks import shared
 from multimdm.process import Hybrid, Streams
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Samples:
-    """Finished sequences."""
+    """Finished sequences, and what they cost."""
 
     ids: Int64[Tensor, "num L"]
     texts: list[str]
@@ -76,8 +77,7 @@ def settings_of(**options: Any) -> tuple[Sampling, Run]:
         if name not in law | work:
             if (word := our_word(name)) is not None:
                 raise ValueError(f"there is no option '{name}'; here it is {word}")
-            near = get_close_matches(name, law | work, n=1) or [", ".join(sorted(law | work))]
-            raise ValueError(f"there is no option '{name}'; did you mean {near[0]}?")
+            raise ValueError(f"there is no option '{name}'; {hint(name, sorted(law | work), 'options are')}")
     run = Run(**{name: value for name, value in options.items() if name in work})
     named = {name: value for name, value in options.items() if name in law}
     if whole is None:
@@ -200,7 +200,7 @@ def check_tokens(V: int, sampling: Sampling) -> None:
 
 
 def _check_hybrid(sampling: Sampling) -> None:
-    """CANDI has one sampler."""
+    """Refuse settings that CANDI's only sampler does not have."""
     require(
         (sampling.order, sampling.corrector, sampling.temperature_on) == ("ancestral", 0, "prediction"),
         "order, corrector and temperature_on are for discrete processes; this model is CANDI's, with its own sampler: "
@@ -226,10 +226,11 @@ def _check_autoregressive(canvas: Canvas, sampling: Sampling) -> None:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Without dropout; the network's mode is put back."""
+    """Without dropout, and with weights that stand still; the network's mode is put back."""
     before = network.training
     network.eval()
     try:
-        yield
+        with standing_weights():
+            yield
     finally:
         network.train(before)

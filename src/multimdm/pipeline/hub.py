@@ -5,6 +5,7 @@ from pathlib import Path
 
 from multimdm.builtin import builtin_directory
 from multimdm.data.hub_silence import hub_silence
+from multimdm.data.manifest import is_prepared
 
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 _FILES = ["*.json", "*.safetensors", "chat_template.jinja"]
@@ -37,8 +38,8 @@ def local_directory(
     with the package, or the local copy of what has this name on the Hub.
 
     A name is `org/name` or `org/name@revision`, with a branch, a tag or a commit. Only weights and settings are
-    fetched: no code of strangers. What was fetched before is used if the Hub does not answer. Private repositories need
-    a token, which the Hub's client finds (`hf auth login`, HF_TOKEN) unless it is given.
+    fetched: never code. What was fetched before is used if the Hub does not answer. Private repositories need a token,
+    which the Hub's client finds (`hf auth login`, HF_TOKEN) unless it is given.
     """
     path, found = Path(path_or_name), _NAME.fullmatch(str(path_or_name))
     builtin = builtin_directory(str(path_or_name))
@@ -84,13 +85,18 @@ def _is_checkpoint(directory: Path) -> bool:
 
 
 def _checked(directory: Path) -> Path:
-    """Its files must be files, and their own: a link in what a stranger packed may lead anywhere.
+    """Its files must be files, and their own: a link in what someone else packed may lead anywhere.
 
     The Hub's cache keeps files in a folder blobs beside its snapshots, with links to them. A directory may itself be
     reached by a link, which its owner made.
     """
     if not directory.is_dir():
         return directory
+    if not _is_checkpoint(directory) and is_prepared(directory):
+        raise ValueError(
+            f"{directory} is prepared data, not a checkpoint; multimdm train-text {directory} makes a model of it, and "
+            f"so do recipes with --data.path {directory} (multimdm recipes lists them)"
+        )
     if not _is_checkpoint(directory) and (directory / "checkpoints").is_dir():
         raise ValueError(
             f"{directory} is a run that has not ended and has no model yet; the same command goes on with it"
@@ -156,7 +162,7 @@ def is_hub_name(text: str) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """In few words."""
+    """The reason of an error, in few words."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     while isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):  # of an upload, in threads

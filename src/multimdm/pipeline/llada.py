@@ -15,7 +15,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from multimdm._checks import require
+from multimdm._checks import check_complete, require
+from multimdm._complaints import explain
 from multimdm._files import read_json
 from multimdm._inert import shown
 from multimdm.data.foreign_tokenizers import saved_tokenizer
@@ -27,8 +28,8 @@ from multimdm.models.llada_masks import expand_llada
 from multimdm.models.lora import PROJECTIONS, adapter_tensors, load_adapter
 from multimdm.pipeline.files import read_safetensors, write_safetensors
 from multimdm.pipeline.hub import local_directory
-from multimdm.pipeline.mask_settings import MASKS, MaskSettings, describe_masks, dump_masks, parse_masks
-from multimdm.pipeline.settings import in_one_line
+from multimdm.pipeline.mask_settings import MASKS, MaskSettings, describe_masks
+from multimdm.pipeline.settings import dump, read_file
 from multimdm.pipeline.shards import SHARD_BYTES, Shards, write_shards
 from multimdm.pipeline.tensor_file import count_blocks
 from multimdm.process import MultiMask
@@ -42,7 +43,7 @@ _ADAPTER, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a directory holds."""
+    """What a directory in LLaDA's layout holds."""
 
     network: LLaDA
     process: MultiMask
@@ -120,11 +121,6 @@ def base_model_config(path: str | Path) -> LLaDAConfig:
     return _config(directory, _mask_settings(directory))
 
 
-def base_tokenizer(path: str | Path) -> Tokenizer | None:
-    """The tokenizer of a base, without its weights."""
-    return saved_tokenizer(local_directory(path))
-
-
 def base_lineage(path: str | Path) -> tuple[dict[str, Any], ...]:
     """How a base came to be, without its weights; nothing is known of a published one."""
     settings = _mask_settings(local_directory(path))
@@ -150,7 +146,7 @@ def save_llada(
 ) -> None:
     """Write an adapter if the network has one, else the published layout."""
     settings = describe_masks(process, network.config.mask_rows, network.adapter, lineage, advice)
-    _write_json(directory / MASKS, dump_masks(settings))
+    _write_json(directory / MASKS, dump(settings))
     if network.adapter is not None:
         tensors = {_PEFT_PREFIX + name: x.detach().cpu() for name, x in adapter_tensors(network).items()}
         write_safetensors(tensors, directory / _ADAPTER)
@@ -208,10 +204,7 @@ def _check_shape(shards: Shards, name: str, shape: list[int]) -> None:
 def _check_tensors(shards: Shards, network: LLaDA) -> None:
     """Names and shapes, before any value is read."""
     wanted = {_PREFIX + name: list(weight.shape) for name, weight in network.named_parameters()}
-    missing, extra = sorted(wanted.keys() - set(shards)), sorted(set(shards) - wanted.keys())
-    where = shards.directory
-    require(not missing, f"{where} lacks {len(missing)} tensors, the first is '{(missing or [''])[0]}'")
-    require(not extra, f"{where} has {len(extra)} tensors too many, the first is {shown((extra or [''])[0])}")
+    check_complete(str(shards.directory), wanted, shards)
     for name, shape in wanted.items():
         _check_shape(shards, name, shape)
 
@@ -261,7 +254,7 @@ def _check_vocabulary(tokenizer: Tokenizer | None, config: LLaDAConfig, director
 
 def _mask_settings(directory: Path) -> MaskSettings | None:
     file = directory / MASKS
-    return parse_masks(read_json(file), str(file)) if file.is_file() else None
+    return read_file(MaskSettings, file) if file.is_file() else None
 
 
 def _config(directory: Path, settings: MaskSettings | None) -> LLaDAConfig:
@@ -274,7 +267,7 @@ def _config(directory: Path, settings: MaskSettings | None) -> LLaDAConfig:
     try:
         return with_masks(config, settings.mask_ids)
     except ValidationError as error:
-        raise ValueError(in_one_line(error, str(directory / MASKS))) from None
+        raise ValueError(explain(error, str(directory / MASKS))) from None
 
 
 def _peft_config(adapter: Adapter, config: LLaDAConfig) -> dict[str, Any]:

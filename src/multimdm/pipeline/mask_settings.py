@@ -3,11 +3,10 @@
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from multimdm.models.llada_config import Adapter
-from multimdm.pipeline.settings import read_as
 from multimdm.process import MultiMask, Schedule, modulo
 from multimdm.process.settings import Readout
 from multimdm.samplers.advice import SamplingAdvice
@@ -66,13 +65,3 @@ def describe_masks(
         lineage=lineage,
         advice=advice,
     )
-
-
-def dump_masks(settings: MaskSettings) -> dict[str, Any]:
-    """As plain data for JSON."""
-    return TypeAdapter(MaskSettings).dump_python(settings, mode="json")
-
-
-def parse_masks(data: dict[str, Any], where: str) -> MaskSettings:
-    """From plain data; errors name the field and where it was read."""
-    return read_as(MaskSettings, data, where)

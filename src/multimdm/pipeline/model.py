@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from multimdm._checks import check_integer, require
-from multimdm._files import read_json, whole_directory
+from multimdm._files import whole_directory
 from multimdm._inert import shown
 from multimdm.data.chat import chat_ids
 from multimdm.data.foreign_tokenizers import saved_tokenizer
@@ -32,7 +32,7 @@ from multimdm.pipeline.settings import (
     as_json,
     build_process,
     describe_process,
-    parse,
+    read_file,
 )
 from multimdm.pipeline.tensor_file import TensorFile, check_sizes
 from multimdm.process import AnyProcess, MultiMask
@@ -61,7 +61,7 @@ class Model:
     advice: SamplingAdvice | None = None
     """How it wants to be sampled: followed wherever nothing else is said."""
     cell_order: Int64[Tensor, " V"] | None = None
-    """Of a model with quantile noise: the place of every token within the cells, if a table says so."""
+    """The place of every token within the cells of quantile noise, if a table says so."""
 
     def sample(
         self,
@@ -248,7 +248,7 @@ def load(
         _check_advice(model, directory)
         return model
     require(base is None, f"base is for LLaDA networks; {directory} is none: leave it out")
-    settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
+    settings = read_file(CheckpointSettings, directory / "config.json")
     tensors = TensorFile(directory / "model.safetensors")
     unknown = sorted(n for n in tensors if n != _ASSIGNMENT and not n.startswith((_NETWORK, _LEFTOVER)))
     require(

@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _PATIENCE = timedelta(days=1)
-"""For which ranks wait for the slowest. One that has died is the launcher's to notice: it ends the others."""
+"""How long ranks wait for the slowest. One that has died is the launcher's to notice: it ends the others."""
 _JOINED = itertools.count()
 """How often this process met others."""
 

@@ -1,14 +1,15 @@
 """config.json of a checkpoint: one schema for what is stored."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
-from pydantic_core import ArgsKwargs
 
-from multimdm._inert import inert, shown
+from multimdm._complaints import explain
+from multimdm._files import read_json
 from multimdm.models import DiTConfig
 from multimdm.process import AnyProcess, Hybrid, MultiMask, Schedule, Uniform
 from multimdm.process.settings import USUAL_RANKS, Readout
@@ -30,16 +31,16 @@ class ProcessSettings:
     rho: Annotated[float, Field(gt=0)] = 1.0
     alpha: Literal["linear", "cosine"] = "linear"
     ranks: tuple[float, float] | None = None
-    """Of hybrid: the expected ranks at t = 0 and t = 1."""
+    """The expected ranks of a hybrid process at t = 0 and t = 1."""
     noise_dim: int | None = None
-    """Of hybrid: Gaussians per position."""
+    """The number of Gaussians per position of a hybrid process."""
     tied_noise: bool = False
-    """Of multimask: whether the noise is tied to the texts, so that samplers keep it."""
+    """Whether the noise of masks is tied to the texts, so that samplers keep it."""
     noise_shown: bool = False
-    """Of tied noise: whether the network is shown it beside the state."""
+    """Whether the network is shown tied noise beside the state."""
     readout: Readout = "posterior"
-    """Of multimask: whether the network predicts posteriors, or from the context, and own masks are read by Bayes'
-    rule. Checkpoints that do not say predict posteriors."""
+    """Whether the network of a multimask process predicts posteriors, or from the context, so that own masks are read
+    by Bayes' rule. Checkpoints that do not say predict posteriors."""
 
     def __post_init__(self) -> None:
         if self.tied_noise and self.kind != "multimask":
@@ -72,7 +73,7 @@ class CheckpointSettings:
     """How it wants to be sampled, unless told otherwise."""
     version: Literal[1] = FORMAT_VERSION
     model_type: Literal["multimdm"] = MODEL_TYPE
-    """By which transformers knows whose a directory is (`multimdm.hf`); older checkpoints lack it."""
+    """The name by which transformers knows whose a directory is (`multimdm.hf`); older checkpoints lack it."""
 
 
 def describe_process(process: AnyProcess) -> ProcessSettings:
@@ -123,9 +124,9 @@ def build_process(settings: ProcessSettings, assignment: Any) -> AnyProcess:
     return MultiMask(settings.vocab_size, settings.num_masks, schedule, assignment, *tied, settings.readout)
 
 
-def dump(settings: CheckpointSettings) -> dict[str, Any]:
-    """As plain data for JSON."""
-    return TypeAdapter(CheckpointSettings).dump_python(settings, mode="json")
+def dump(settings: Any) -> dict[str, Any]:
+    """Settings of this kind, and of others that a checkpoint holds, as plain data for JSON."""
+    return TypeAdapter(type(settings)).dump_python(settings, mode="json")
 
 
 def as_json(settings: CheckpointSettings) -> str:
@@ -133,9 +134,9 @@ def as_json(settings: CheckpointSettings) -> str:
     return json.dumps(dump(settings), indent=2) + "\n"
 
 
-def parse(data: dict[str, Any], where: str) -> CheckpointSettings:
-    """From plain data; errors name the field and where it was read."""
-    return read_as(CheckpointSettings, data, where)
+def read_file(kind: type[Settings], path: Path) -> Settings:
+    """The settings of this kind in a file."""
+    return read_as(kind, read_json(path), str(path))
 
 
 def read_as(kind: type[Settings], data: dict[str, Any], where: str) -> Settings:
@@ -143,13 +144,4 @@ def read_as(kind: type[Settings], data: dict[str, Any], where: str) -> Settings:
     try:
         return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:
-        raise ValueError(in_one_line(error, where)) from None
-
-
-def in_one_line(error: ValidationError, where: str) -> str:
-    """The first complaint: the field, what is wrong with it and, shortened, what it is."""
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    value = "" if isinstance(first["input"], ArgsKwargs) else f"; got {shown(first['input'])}"
-    return inert(f"{where}: {field[:80] or 'the whole'}: {message}{value}")
+        raise ValueError(explain(error, where)) from None

@@ -75,7 +75,7 @@ class Shards:
         return iter(self._readers)
 
     def shape(self, name: str) -> list[int]:
-        """Without reading the values."""
+        """The shape of a tensor, without reading its values."""
         return list(self._readers[name].get_slice(name).get_shape())
 
     def __getitem__(self, name: str) -> Tensor:

@@ -11,8 +11,8 @@ import safetensors
 import torch
 from torch import Tensor
 
-from multimdm._checks import require
-from multimdm._inert import reason, shown
+from multimdm._checks import check_complete, require
+from multimdm._inert import reason
 from multimdm.models import DiT, DiTConfig
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -54,7 +54,7 @@ class TensorFile:
 
 
 def check_tensor_file(path: Path) -> None:
-    """It must be there; pickles in its place are refused, since opening one runs whatever code it holds."""
+    """Refuse a missing file, and pickles in its place, since opening one runs whatever code it holds."""
     if path.is_file():
         return
     pickles = sorted(file.name for file in path.parent.glob("*") if file.suffix in _PICKLES)
@@ -79,10 +79,7 @@ def check_sizes(config: DiTConfig, tensors: TensorFile, prefix: str) -> None:
     require(blocks == config.num_blocks, f"{where} has {blocks} blocks; its config.json says {config.num_blocks}")
     with torch.device("meta"):  # shapes without memory
         wanted = {prefix + name: list(x.shape) for name, x in DiT(config).state_dict().items()}
-    extra = sorted(name for name in tensors if name.startswith(prefix) and name not in wanted)
-    require(not extra, f"{where} has {len(extra)} tensors too many, the first is {shown((extra or [''])[0])}")
-    missing = sorted(name for name in wanted if name not in tensors)
-    require(not missing, f"{where} lacks {len(missing)} tensors, the first is '{(missing or [''])[0]}'")
+    check_complete(str(where), wanted, (name for name in tensors if name.startswith(prefix)))
     for name, shape in wanted.items():
         _check_shape(tensors, name, shape)
 

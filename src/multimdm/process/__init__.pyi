@@ -1,14 +1,12 @@
 from .assignment import advise_masks, clustered, frequency_balanced, modulo, random_balanced
 from .base import Path, Process
 from .checks import debug_checks
-from .draws import Generator, categorical, invert_cdf
-from .hybrid import AnyProcess, Hybrid, HybridState, expected_rank, sigma_of_rank
+from .draws import Generator, Streams, categorical, invert_cdf
+from .hybrid import AnyProcess, Hybrid, HybridState, sigma_of_rank
 from .multimask import MultiMask
 from .relaxation import RelaxedState, RelaxedTimes, relaxed_state, relaxed_times, sufficient_top
-from .schedule import BetweenValues, Schedule, ScheduleValues
-from .shared_noise import GaussianNoise, GumbelNoise, alpha_of_signal, signal_of_alpha
-from .streams import Streams
-from .times import Time
+from .schedule import BetweenValues, Schedule, ScheduleValues, Time
+from .shared_noise import GaussianNoise, GumbelNoise
 from .uniform import Uniform
 from .values import LossTerms, Mixture, NoisyMixture
 
@@ -34,11 +32,9 @@ __all__ = [
     "Time",
     "Uniform",
     "advise_masks",
-    "alpha_of_signal",
     "categorical",
     "clustered",
     "debug_checks",
-    "expected_rank",
     "frequency_balanced",
     "invert_cdf",
     "modulo",
@@ -46,6 +42,5 @@ __all__ = [
     "relaxed_state",
     "relaxed_times",
     "sigma_of_rank",
-    "signal_of_alpha",
     "sufficient_top",
 ]

@@ -51,18 +51,18 @@ class Groups:
             table[:, self.whole :].mul_(factors[:, : table.shape[-1] - self.whole])
 
 
-def check_sizes(vocab_size: int, num_masks: int) -> None:
-    """At least two tokens, and from one mask to one per token."""
+def check_sizes(vocab_size: int, num_masks: int, spare: bool = False) -> None:
+    """At least two tokens, and from one mask to one per token; or more, if masks may be spare."""
     check_integer("vocab_size", vocab_size, 2)
     check_integer("num_masks", num_masks, 1)
     require(
-        num_masks <= vocab_size,
+        spare or num_masks <= vocab_size,
         f"num_masks must be at most vocab_size, {vocab_size} (a mask no token uses carries nothing); got {num_masks}",
     )
 
 
-def check_assignment(assignment: Tensor, vocab_size: int, num_masks: int) -> None:
-    """An integer tensor [V] that uses every mask 0..M-1 and no other."""
+def check_assignment(assignment: Tensor, vocab_size: int, num_masks: int, spare: bool = False) -> None:
+    """An integer tensor [V] that uses every mask 0..M-1 and no other; if masks may be spare, as many as it can."""
     require(
         isinstance(assignment, Tensor) and not assignment.is_floating_point() and assignment.dtype != torch.bool,
         "assignment must be an integer tensor of mask indices; "
@@ -80,9 +80,14 @@ def check_assignment(assignment: Tensor, vocab_size: int, num_masks: int) -> Non
     )
     used = torch.zeros(num_masks, dtype=torch.bool, device=assignment.device)
     used[assignment.long()] = True
-    if not bool(used.all()):
+    if int(used.sum()) < (min(vocab_size, num_masks) if spare else num_masks):
         unused = int((~used).nonzero()[0])
         raise ValueError(f"assignment must use every mask; mask {unused} of {num_masks} has no token")
+
+
+def own_masks(vocab_size: int) -> Int64[Tensor, " V"]:
+    """m_x = x, where there are as many masks as tokens, or more: every token has one of its own."""
+    return torch.arange(vocab_size)
 
 
 def modulo(vocab_size: int, num_masks: int) -> Int64[Tensor, " V"]:
@@ -137,6 +142,7 @@ def clustered(embeddings: Float[Tensor, "V d"], num_masks: int, seed: int = 0, r
     centres = _spread_centres(points, num_masks, torch.Generator().manual_seed(seed))
     assignment = _fill(torch.cdist(points, centres))
     for _ in range(rounds):
+        # each centre is the mean of its points, then each point goes to a centre again
         sums = torch.zeros_like(centres).index_add_(0, assignment, points)
         centres = sums / torch.bincount(assignment, minlength=num_masks)[:, None]
         before = assignment

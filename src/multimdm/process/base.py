@@ -25,10 +25,20 @@ from multimdm.process.checks import (
     kind_of,
 )
 from multimdm.process.draws import Generator
-from multimdm.process.fusing import fuses
-from multimdm.process.places import widened
-from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues
-from multimdm.process.times import Time, check_time, per_position, stack_times, time_dtype
+from multimdm.process.places import fuses, widened
+from multimdm.process.schedule import (
+    BetweenValues,
+    Retention,
+    Schedule,
+    ScheduleValues,
+    Time,
+    check_order,
+    check_time,
+    per_position,
+    stack_times,
+    time_dtype,
+)
+from multimdm.process.settings import Readout
 from multimdm.process.values import LossTerms, Mixture
 
 Ids = Int[Tensor, "*shape"]
@@ -65,6 +75,8 @@ class Process(ABC):
     """Whether x_1 was tied to the text in training, so that it has to be kept (`tied.py`)."""
     noise_shown: bool = False
     """Whether the network is shown x_1 beside x_t."""
+    readout: Readout = "posterior"
+    """Whether predictions are posteriors, or are made from the context, so that the evidence of x_t joins them."""
 
     @property
     def num_states(self) -> int:
@@ -164,7 +176,6 @@ class Process(ABC):
     def path(self, x_0: Ids, noise: Any, t: Time) -> Int64[Tensor, "*shape"]:
         """The state at t of the coupled path with this noise (`noise(shape)` draws it)."""
         check_ids("x_0", x_0, self.vocab_size)
-        check_time("t", t)
         self._check_noise(noise)
         check_same_shape("x_0", x_0, "noise", noise.clean)
         return self._path(x_0, noise, self._at("t", t, x_0))
@@ -214,11 +225,13 @@ class Process(ABC):
     # ----------------------------------------------------------------- helpers
 
     def _at(self, name: str, t: Time, x: Tensor) -> ScheduleValues:
-        """The schedule at t in float64, broadcasting against x."""
+        """The schedule at t, which is checked, in float64, broadcasting against x."""
+        check_time(name, t)
         return self.schedule(per_position(name, t, x))
 
     def _between(self, s: Time, t: Time, x: Tensor) -> BetweenValues:
-        """The schedule between s and t in float64, broadcasting against x."""
+        """The schedule between s and t, which are checked, in float64, broadcasting against x."""
+        check_order(s, t)
         return self.schedule.between(per_position("s", s, x), per_position("t", t, x))
 
     def _bridge_retentions(
@@ -247,7 +260,6 @@ class Process(ABC):
     def _check_loss(self, log_probs: Tensor, x_0: Tensor, x_t: Tensor, t: Time) -> None:
         self._check_pair(x_0, x_t)
         check_table("log_probs", log_probs, x_0, self.vocab_size)
-        check_time("t", t)
 
 
 @dataclass(frozen=True)
@@ -272,12 +284,6 @@ class Path:
     def masks_of(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """A draw of x_t given x_0 and x_1, given also that every position is hidden."""
         return self.process.masks_of(x_0, t, generator)
-
-    def couple(
-        self, x_0: Ids, times: Sequence[float | int] | Float[Tensor, "..."], generator: Generator = None
-    ) -> Int64[Tensor, "T *shape"]:
-        """States [T, *x_0.shape] of one path per position, at times [T] or [T, B]."""
-        return self.process.couple(x_0, times, generator)
 
     def shown(self, x_t: Ids, given: Bool[Tensor, "*shape"] | None = None) -> Tensor | Mixture:
         """What networks are shown of a state in which some tokens are given."""

@@ -14,7 +14,7 @@ from multimdm.process.base import Ids, Process
 from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.multimask import MultiMask
 from multimdm.process.own_mask import others_factor
-from multimdm.process.times import Time, check_time, per_position
+from multimdm.process.schedule import Time, check_time, per_position
 
 
 def evidence(process: Process, x_t: Ids, t: Time) -> Float64[Tensor, "*shape V"]:
@@ -29,6 +29,7 @@ def evidence(process: Process, x_t: Ids, t: Time) -> Float64[Tensor, "*shape V"]
     v = process.schedule(per_position("t", t, x_t))
     if isinstance(process, MultiMask):
         return _of_masks(process, x_t, others_factor(v, process.num_masks))
+    # p_t(x_t | a) / p_t(x_t | x_t) = ((1 - alpha) / V) / (alpha + (1 - alpha) / V) for all a but x_t
     others = v.one_minus_alpha / (process.vocab_size * v.alpha + v.one_minus_alpha)
     return _best_and_others(_tokens(process, x_t) == x_t[..., None], others)
 

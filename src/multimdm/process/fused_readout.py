@@ -17,8 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from multimdm.process.assignment import Groups
-from multimdm.process.fusing import fused, fuses
-from multimdm.process.places import reading, widened
+from multimdm.process.places import fused, fuses, reading, widened
 
 
 def picked(logits: Float[Tensor, "N V"], x_0: Int64[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -72,12 +71,14 @@ class _Picked(torch.autograd.Function):
 
 @fused
 def _read_picked(logits: Tensor, x_0: Tensor) -> tuple[Tensor, Tensor]:
+    # log p(x_0) = l_{x_0} - s
     log_sum = widened(logits).logsumexp(-1)
     return _at(x_0, logits) - log_sum, log_sum
 
 
 @fused
 def _slope_of_picked(logits: Tensor, x_0: Tensor, log_sum: Tensor, grad: Tensor) -> Tensor:
+    # a_j = g 1{j = x_0}, S = g
     a = torch.where(_is(x_0, logits), grad[:, None], 0.0)
     slope = a - _probs(logits, log_sum) * grad[:, None]
     return slope.to(logits.dtype)
@@ -127,6 +128,7 @@ def _slope_of_masses(
     grad_picked: Tensor,
     grad_masses: Tensor,
 ) -> Tensor:
+    # a_j = g 1{j = x_0} + p_j dL / dm_{mask of j}, S = g + sum_k m_k dL / dm_k
     S = grad_picked + (grad_masses * masses).sum(-1)
     of_mask = grad_masses[:, assignment[0]]  # dL / dm of the mask of every token
     at_clean = torch.where(_is(x_0, logits), grad_picked[:, None], 0.0)
@@ -172,6 +174,7 @@ def _slope_of_log1p(
     grad_t: Tensor,
     grad_total: Tensor,
 ) -> Tensor:
+    # a_j = g_0 1{j = x_0} + g_t 1{j = x_t} + g s_j / (1 + s_j), S = g_0 + g_t + g sum_j s_j / (1 + s_j)
     S = grad_0 + grad_t + grad_total * saturation
     s = _scaled(logits, x_t, odds, log_sum)
     a = grad_total[:, None].to(s.dtype) * (s / (1 + s))

@@ -2,7 +2,7 @@
 
 At time t a position shows its token with probability alpha_t. If it does not, what is left of the token is the vector
 w = onehot(x_0) + sigma_t eps of R^V, eps standard Gaussian, in which x_0 has an expected rank that grows with t
-(`expected_rank`). The network is shown the sum of w_v e(v) over all embeddings, beside that of the mask.
+(`sigma_of_rank`). The network is shown the sum of w_v e(v) over all embeddings, beside that of the mask.
 
 w is never made. It is kept as a few weighted one-hots and the scale of its noise, a form that the sampler's steps keep;
 and since the embeddings have d dimensions, the noise in their sum takes d numbers per position, not V (`NoisyMixture`).
@@ -27,29 +27,23 @@ from multimdm.process import fused_readout
 from multimdm.process.base import Ids, Process
 from multimdm.process.checks import check_ids, check_same_shape, check_table
 from multimdm.process.draws import Generator, uniform
-from multimdm.process.fusing import fuses
-from multimdm.process.places import at_home, beside, widened
-from multimdm.process.schedule import Schedule, check_schedule
+from multimdm.process.places import at_home, beside, fuses, widened
+from multimdm.process.schedule import Schedule, Time, check_order, check_schedule, check_time, exact_time, per_position
 from multimdm.process.settings import USUAL_RANKS
-from multimdm.process.times import Time, check_order, check_time, exact_time, per_position
 from multimdm.process.values import NoisyMixture
 
 MASK_SHARE = 0.5
-"""Of the mask's embedding in what a hidden position shows; the rest is the noisy one-hot's."""
-
-
-def expected_rank(sigma: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
-    """(V - 1) / V Phi(-1 / (sigma sqrt 2)): from 0 without noise to (V - 1) / 2V, where nothing is left of x_0.
-
-    Of w = onehot(x_0) + sigma eps in R^V, the rank is the share of coordinates that exceed the one of x_0. Each of the
-    V - 1 others does so with probability Phi(-1 / (sigma sqrt 2)), since its difference to the clean one is
-    N(-1, 2 sigma^2).
-    """
-    return (vocab_size - 1) / vocab_size * torch.special.ndtr(-1 / (sigma * math.sqrt(2)))
+"""The weight of the mask's embedding in what a hidden position shows; the rest is that of the noisy one-hot."""
 
 
 def sigma_of_rank(rank: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
-    """-1 / (sqrt 2 Phi^-1(rank V / (V - 1))), the inverse; finite for ranks below (V - 1) / 2V."""
+    """sigma = -1 / (sqrt 2 Phi^-1(rank V / (V - 1))) at which x_0 has this expected rank; finite below (V - 1) / 2V.
+
+    Of w = onehot(x_0) + sigma eps in R^V, the rank is the share of coordinates that exceed the one of x_0. Each of the
+    V - 1 others does so with probability Phi(-1 / (sigma sqrt 2)), since its difference to the clean one is
+    N(-1, 2 sigma^2): the expected rank is (V - 1) / V of that, from 0 without noise to (V - 1) / 2V, where nothing is
+    left of x_0.
+    """
     return -1 / (math.sqrt(2) * torch.special.ndtri(rank * vocab_size / (vocab_size - 1)))
 
 
@@ -129,13 +123,14 @@ class Hybrid:
     # ------------------------------------------------------------------- draws
 
     def corrupt(self, x_0: Ids, t: Time, generator: Generator = None) -> HybridState:
-        """x_t given x_0."""
+        """A draw of x_t given x_0."""
         check_ids("x_0", x_0, self.vocab_size)
         check_time("t", t)
         time = per_position("t", t, x_0)
         lost = self.schedule(time).one_minus_alpha
         u = uniform(x_0.shape, generator, x_0.device)
         one = torch.ones(1, dtype=torch.float64, device=x_0.device)
+        # w = onehot(x_0) + sigma_t eps; the token itself shows with probability alpha_t
         latent = Latent(x_0.long()[..., None], one, self._noise(x_0.shape, generator, x_0.device), self.sigma(time))
         return HybridState(torch.where(u < lost, self.vocab_size, x_0.long()), latent)
 
@@ -175,6 +170,7 @@ class Hybrid:
     def shown(self, state: HybridState, t: Time) -> NoisyMixture:
         """1/2 e(mask) + 1/2 sum_v w_v e(v) / sqrt(1 + sigma_t^2) where a token is hidden, else e of the token."""
         hidden = self.hidden(state)
+        # (1/2) / sqrt(1 + sigma_t^2), by which w is scaled where a token is hidden
         gain = (1 - MASK_SHARE) * torch.rsqrt(1 + self.sigma(per_position("t", t, state.x)) ** 2)
         of_latent = torch.where(hidden[..., None], gain[..., None] * state.latent.weights, 0.0)
         of_x = torch.where(hidden, MASK_SHARE, 1.0).to(of_latent.dtype)

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from multimdm.process.fusing import fused
+from multimdm.process.places import fused
 from multimdm.process.schedule import ScheduleValues
 
 _SMALL = 1 / 8

@@ -3,11 +3,14 @@
 Clean tokens are the ids 0 .. V-1, masks V .. V+M-1. A token leaves the clean state as alpha_t falls and then sits at
 its designated mask with probability beta_t, else at any mask uniformly. One mask is masked diffusion (MDLM).
 
-Shapes: x_0, x_s, x_t and `clean` are ids [*shape]; predictions [*shape, V]; kernels [*shape, V + M], the columns of the
-masks behind those of the tokens; a loss reads N packed rows.
+Here are draws, loss and shared-Gumbel paths; `mask_kernels.py` has the kernels on all V + M states, which none of them
+builds.
+
+Shapes: x_0, x_s, x_t and `clean` are ids [*shape]; predictions [*shape, V]; a loss reads N packed rows.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import torch
@@ -15,23 +18,29 @@ from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
 
 from multimdm._checks import require
-from multimdm.process.assignment import Groups, check_assignment, check_sizes, modulo
-from multimdm.process.base import Ids, NoiseKind, Path, Process, RowReader, flat_values, with_zero_columns
+from multimdm.process.assignment import Groups, check_assignment, check_sizes, modulo, own_masks
+from multimdm.process.base import Ids, NoiseKind, Path, RowReader, flat_values
 from multimdm.process.checks import check_ids, check_same_shape, check_table, checks_contents, kind_of
 from multimdm.process.draws import Generator, pick, uniform
-from multimdm.process.fusing import fused_of_any_shape
 from multimdm.process.identification import identification
+from multimdm.process.mask_kernels import MaskKernels
 from multimdm.process.own_mask import join_logits, join_masses, join_weights, others_factor
-from multimdm.process.places import beside, widened
-from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
-from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
+from multimdm.process.places import beside, fused, widened
+from multimdm.process.refresh import bridge_draw, bridge_weights
+from multimdm.process.schedule import (
+    BetweenValues,
+    Retention,
+    Schedule,
+    ScheduleValues,
+    Time,
+    check_schedule,
+)
 from multimdm.process.settings import Readout
 from multimdm.process.shared_noise import GumbelNoise, draw_noise, first_other, rival_state
-from multimdm.process.times import Time, check_order, check_time, time_dtype
 from multimdm.process.values import LossTerms
 
 
-class MultiMask(Process):
+class MultiMask(MaskKernels):
     """The multi-mask process on V clean tokens and M masks; `MultiMask(V, 1)` is MDLM's."""
 
     def __init__(
@@ -44,10 +53,11 @@ class MultiMask(Process):
         noise_shown: bool = False,
         readout: Readout = "posterior",
     ) -> None:
-        check_sizes(vocab_size, num_masks)
+        # Noise that is tied to the text tells by which mask it is, whether or not the mask is some token's.
+        check_sizes(vocab_size, num_masks, spare=tied_noise)
         if assignment is None:
-            assignment = modulo(vocab_size, num_masks)
-        check_assignment(assignment, vocab_size, num_masks)
+            assignment = own_masks(vocab_size) if num_masks > vocab_size else modulo(vocab_size, num_masks)
+        check_assignment(assignment, vocab_size, num_masks, spare=tied_noise)
         self.vocab_size = int(vocab_size)
         self.num_masks = int(num_masks)
         self.schedule = check_schedule(schedule)
@@ -55,9 +65,8 @@ class MultiMask(Process):
         require(tied_noise or not noise_shown, "noise_shown must be False unless noise is tied, and kept; got True")
         self.tied_noise = tied_noise
         self.noise_shown = noise_shown
-        self.readout: Readout = self._check_readout(readout)
-        """Whether predictions are posteriors, or are made from the context and the own mask is read by Bayes' rule
-        (`own_mask.py`); with one mask, which tells nothing, both are the same, and called posterior."""
+        self.readout = self._check_readout(readout)
+        """With one mask, which tells nothing, both readouts are the same, and called posterior."""
         self._groups = {self.assignment.device: Groups(self.assignment, num_masks)}
 
     def __repr__(self) -> str:
@@ -96,135 +105,11 @@ class MultiMask(Process):
         check_ids("x_t", x, self.num_states)
         return _designated(x, self._assignment(x.device), self.vocab_size)
 
-    # ----------------------------------------------------------------- kernels
-
-    def marginal(self, x_0: Ids, t: Time) -> Float[Tensor, "*shape states"]:
-        """p_t(. | x_0) = alpha_t 1{x_0} + (1 - alpha_t) r_t^{x_0}. Eq. (forward_marginal_single)."""
-        check_ids("x_0", x_0, self.vocab_size)
-        check_time("t", t)
-        dtype = time_dtype(t)
-        v = self._at("t", t, x_0).to(dtype)
-        return self._from_clean(x_0, v.alpha, v.one_minus_alpha, v).to(dtype)
-
-    def transition(self, x_s: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
-        """p_{t|s}(. | x_s). Eq. (two_time_kernel_main)."""
-        check_ids("x_s", x_s, self.num_states)
-        check_order(s, t)
-        dtype = time_dtype(s, t)
-        b = self._between(s, t, x_s).to(dtype)
-        v = self._at("t", t, x_s).to(dtype)
-        # alpha_{t|s} 1{x_s} + (1 - alpha_{t|s}) r_t^{x_s} from a token
-        from_clean = self._from_clean(x_s.clamp_max(self.vocab_size - 1), b.alpha, b.one_minus_alpha, v)
-        # beta_{t|s} 1{x_s} + (1 - beta_{t|s}) / M from a mask
-        from_mask = torch.zeros_like(from_clean)
-        from_mask[..., self.vocab_size :] = (b.one_minus_beta / self.num_masks)[..., None]
-        mask = x_s.clamp_min(self.vocab_size).long()
-        from_mask.scatter_add_(-1, mask[..., None], b.beta.expand(x_s.shape)[..., None])
-        return torch.where(self.active(x_s)[..., None], from_mask, from_clean).to(dtype)
-
-    def posterior(self, x_0: Ids, x_t: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
-        """p_{s|t}(. | x_t, x_0). Eq. (two_time_backward_main); a visible x_t stays."""
-        self._check_pair(x_0, x_t)
-        check_order(s, t)
-        dtype = time_dtype(s, t)
-        between = self._between(s, t, x_t)
-        b = between.to(dtype)
-        designated = self._mask_index(x_0)
-        current = self._mask_index(x_t)
-        # p(revealed) 1{x_0} + p(still hidden) p(mask at s | mask at t, designated mask)
-        retentions = self._bridge_retentions(s, t, x_t, between)
-        weights = bridge_weights(designated == current, *retentions, self.num_masks)
-        hidden = bridge_posterior(weights.to(b.reveal.dtype), designated, current, self.num_masks)
-        result = hidden.new_zeros((*x_t.shape, self.num_states))
-        result[..., self.vocab_size :] = b.still_hidden[..., None] * hidden
-        result.scatter_(-1, x_0[..., None].long(), b.reveal.expand(x_t.shape)[..., None])
-        return self._keep_visible(result, x_t).to(dtype)
-
-    def reverse(
-        self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, s: Time, t: Time
-    ) -> Float[Tensor, "*shape states"]:
-        """p^theta_{s|t}(. | x_t) = sum_a x_theta(a) p_{s|t}(. | x_t, a). Eq. (model_reverse_kernel_main)."""
-        self._check_prediction("clean_probs", clean_probs, x_t)
-        check_order(s, t)
-        clean_probs = self._posterior_probs(clean_probs, x_t, t)
-        between = self._between(s, t, x_t)
-        b = between.to(clean_probs.dtype)
-        retentions = self._bridge_retentions(s, t, x_t, between)
-        working = b.reveal.dtype
-        # p(revealed) x_theta + p(still hidden) sum_j (T x_theta)_j p(mask at s | mask at t, designated mask j)
-        hidden = bridge_average(
-            self._groups_on(x_t.device).sum(clean_probs.to(working)),
-            self._mask_index(x_t),
-            bridge_weights(True, *retentions, self.num_masks).to(working),
-            bridge_weights(False, *retentions, self.num_masks).to(working),
-            self.num_masks,
-        )
-        result = torch.cat([b.reveal[..., None] * clean_probs, b.still_hidden[..., None] * hidden], dim=-1)
-        return self._keep_visible(result, x_t).to(clean_probs.dtype)
-
-    def rates(self, t: Time) -> Float[Tensor, "*times states states"]:
-        """The generator R_t[destination, source]; columns sum to zero. Eqs. (forward_rates_app, _masks_app).
-
-        Infinite at t = 1, where the last tokens must leave in no time.
-        """
-        v = self.schedule(t)
-        V = self.vocab_size
-        M = self.num_masks
-        tokens = torch.arange(V, device=v.alpha.device)
-        rates = v.alpha.new_zeros((*v.alpha.shape, self.num_states, self.num_states))
-        if M == 1:  # r_t = 1 at the only mask
-            rates[..., V:, :V] = v.hazard_alpha[..., None, None]
-        else:  # from a token, -(alpha' / alpha) r_t^x; r_t^x = beta + (1 - beta) / M at its designated mask
-            rates[..., V:, :V] = (v.hazard_alpha * v.one_minus_beta / M)[..., None, None]
-            designated = v.hazard_alpha * (v.beta + v.one_minus_beta / M)
-            rates[..., V + self._assignment(tokens.device), tokens] = designated[..., None]
-        # from a mask to any other, -(beta' / beta) / M
-        rates[..., V:, V:] = (v.hazard_beta / M)[..., None, None]
-        return with_zero_columns(rates)
-
-    def model_scores(self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
-        """s_theta(x_t). Eqs. (model_clean_score_app, model_mask_score_app), the latter in positive terms.
-
-        At a visible x_t the clean token is known, and these are its own scores.
-        """
-        self._check_prediction("clean_probs", clean_probs, x_t)
-        check_time("t", t)
-        clean_probs = self._posterior_probs(clean_probs, x_t, t)
-        v = self._at("t", t, x_t)
-        hidden = self.active(x_t)
-        working = torch.promote_types(clean_probs.dtype, torch.float32)
-        probs = clean_probs.to(working)
-        current = self._mask_index(x_t)[..., None]
-        # r_t = beta + (1 - beta) / M at the designated mask, (1 - beta) / M at the others
-        elsewhere = v.one_minus_beta / self.num_masks
-        at_home = v.beta + elsewhere
-        # At visible positions these are not used, and may be infinite: a number keeps their gradients zero.
-        to_home, to_others, low, high = (
-            torch.where(hidden, ratio, 0.0).to(working)[..., None]
-            for ratio in (
-                v.alpha / v.one_minus_alpha / at_home,
-                v.alpha / v.one_minus_alpha / elsewhere,
-                elsewhere / at_home,
-                v.beta / elsewhere,
-            )
-        )
-        # to a token a: alpha x_theta(a) / ((1 - alpha) r_t^a(k))
-        to_clean = torch.where(self._assignment(x_t.device) == current, to_home, to_others) * probs
-        # to another mask j: A m_k + (sum of the other m) + c m_j, c = M beta / (1 - beta), A = 1 / (1 + c)
-        masses = self._groups_on(x_t.device).sum(probs)
-        others = masses.scatter(-1, current, 0.0)
-        psi = low * masses.gather(-1, current) + others.sum(-1, keepdim=True) + high * others
-        from_hidden = torch.cat([to_clean, psi.scatter(-1, current, 1.0)], dim=-1)
-        v = v.to(working)
-        visible = self._from_clean(x_t.clamp_max(self.vocab_size - 1), v.alpha, v.one_minus_alpha, v)
-        return torch.where(hidden[..., None], from_hidden, visible / v.alpha[..., None]).to(clean_probs.dtype)
-
     # ------------------------------------------------------------------- draws
 
     def corrupt(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """x_t ~ p_t(. | x_0), by one number per position."""
         check_ids("x_0", x_0, self.vocab_size)
-        check_time("t", t)
         v = self._at("t", t, x_0)
         u = uniform(x_0.shape, generator, x_0.device)
         # u < (1 - alpha)(1 - beta): any mask; below 1 - alpha: the designated one; else the token
@@ -236,16 +121,15 @@ class MultiMask(Process):
     def masks_of(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """x_t ~ r_t^{x_0}: the designated mask or, with probability 1 - beta_t, any. Eq. (rt_def)."""
         check_ids("x_0", x_0, self.vocab_size)
-        check_time("t", t)
+        v = self._at("t", t, x_0)
         stray = uniform(x_0.shape, generator, x_0.device)
         which = uniform(x_0.shape, generator, x_0.device)
         anywhere = self.vocab_size + pick(which, self.num_masks)
-        return torch.where(stray < self._at("t", t, x_0).one_minus_beta, anywhere, self.designated_mask(x_0))
+        return torch.where(stray < v.one_minus_beta, anywhere, self.designated_mask(x_0))
 
     def transition_sample(self, x_s: Ids, s: Time, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """x_t ~ p_{t|s}(. | x_s), by one number per position. Eq. (two_time_kernel_main)."""
         check_ids("x_s", x_s, self.num_states)
-        check_order(s, t)
         b = self._between(s, t, x_s)
         v = self._at("t", t, x_s)
         u = uniform(x_s.shape, generator, x_s.device)
@@ -287,12 +171,17 @@ class MultiMask(Process):
         check_ids("clean", clean, self.vocab_size)
         check_ids("x_t", x_t, self.num_states)
         check_same_shape("clean", clean, "x_t", x_t)
-        check_order(s, t)
         between = self._between(s, t, x_t)
+        return self.reveal(clean, x_t, between, generator, lambda u: self._remain(clean, x_t, s, t, between, u))
+
+    def reveal(
+        self, clean: Ids, x_t: Ids, between: BetweenValues, generator: Generator, remain: Callable[[Tensor], Tensor]
+    ) -> Int64[Tensor, "*shape"]:
+        """`clean` with probability (alpha_s - alpha_t) / (1 - alpha_t), else what `remain` makes of one more number."""
         u = uniform(x_t.shape, generator, x_t.device)
         # uniform again, given that the position stays hidden
         left = ((u - between.reveal) / between.still_hidden).clamp(0.0, 1.0)
-        x_s = torch.where(u < between.reveal, clean.long(), self._remain(clean, x_t, s, t, between, left))
+        x_s = torch.where(u < between.reveal, clean.long(), remain(left))
         return torch.where(self.active(x_t), x_s, x_t.long())
 
     def remain(self, clean: Ids, x_t: Ids, s: Time, t: Time, u: Float[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
@@ -398,20 +287,12 @@ class MultiMask(Process):
         )
         return readout
 
-    def _posterior_probs(self, prediction: Tensor, x_t: Tensor, t: Time) -> Tensor:
-        """p(x_0 | x_t) of a prediction, normalised if it is one from the context."""
-        if self.readout == "posterior":
-            return prediction
-        weights = self.posterior_weights(prediction, x_t, t)
-        return weights / weights.sum(-1, keepdim=True)
-
     def _explained(self, x_t: Tensor) -> Bool[Tensor, "*shape V"]:
         """The tokens whose designated mask is seen."""
         return self._assignment(x_t.device) == self._mask_index(x_t)[..., None]
 
     def _others_factor(self, x_t: Tensor, t: Time) -> Float64[Tensor, "*shape"]:
         """What the tokens of other masks lose; nothing at visible positions, which have no mask."""
-        check_time("t", t)
         return torch.where(self.active(x_t), others_factor(self._at("t", t, x_t), self.num_masks), 1.0)
 
     @staticmethod
@@ -431,19 +312,6 @@ class MultiMask(Process):
         """0..M-1: which mask a mask is, or is designated for a clean token."""
         return self.designated_mask(x) - self.vocab_size
 
-    def _from_clean(self, x: Tensor, stay: Tensor, leave: Tensor, v: ScheduleValues) -> Tensor:
-        """stay 1{x} + leave r_t^x, with r_t^x of Eq. (rt_def)."""
-        result = stay.new_zeros((*x.shape, self.num_states))
-        result[..., self.vocab_size :] = (leave * v.one_minus_beta / self.num_masks)[..., None]
-        result.scatter_(-1, x[..., None].long(), stay.expand(x.shape)[..., None])
-        designated = self.designated_mask(x)
-        return result.scatter_add_(-1, designated[..., None], (leave * v.beta).expand(x.shape)[..., None])
-
-    def _keep_visible(self, result: Tensor, x_t: Tensor) -> Tensor:
-        """The kernel at masked positions; all mass on x_t at visible ones."""
-        stays = torch.zeros_like(result).scatter_(-1, x_t[..., None].long(), 1.0)
-        return torch.where(self.active(x_t)[..., None], result, stays)
-
     def _check_pair(self, x_0: Tensor, x_t: Tensor) -> None:
         super()._check_pair(x_0, x_t)
         if checks_contents():
@@ -454,7 +322,7 @@ class MultiMask(Process):
             )
 
 
-@fused_of_any_shape
+@functools.partial(fused, any_shape=True)
 def _designated(x: Tensor, assignment: Tensor, V: int) -> Tensor:
     clean = x.clamp_max(V - 1).long()
     return torch.where(x >= V, x, V + assignment[clean])

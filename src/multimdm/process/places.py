@@ -1,4 +1,4 @@
-"""Where numbers are kept, in which precision, and how many rows of a table over the vocabulary are worked on at once.
+"""What depends on the device: where numbers are kept and how precisely, rows worked on at once, what is compiled.
 
 Numbers are kept beside the network or, if its device has no float64, at home on the CPU.
 
@@ -11,9 +11,14 @@ column per token are on the device. Three things cross the border, and no float6
     what is kept of chunks of logits (`at_home`), once, in the head.
 
 Everywhere else home is the device itself, and all of these do nothing.
+
+Written in torch, a reduction over the vocabulary reads and writes whole tables between its operations. On a GPU
+torch.compile joins them (`fused`), so that a table is read once per pass. The number of rows may change from call to
+call, all other sizes may not: one compiled graph serves a whole run.
 """
 
 import functools
+import importlib.util
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,6 +27,7 @@ from torch import Tensor
 
 from multimdm.process.values import Mixture, NoisyMixture
 
+Result = TypeVar("Result")
 Read = TypeVar("Read", bound=Callable[..., Any])
 Input = TypeVar("Input", bound=Tensor | Mixture | NoisyMixture | None)
 
@@ -90,3 +96,44 @@ def chunk_rows(columns: int, on: Tensor, entries_on_a_cpu: int, trained: bool = 
     """How many rows are worked on at once: at least one, and on a CPU as many as make the best of its caches."""
     on_a_gpu = TRAINED_ON_A_GPU if trained else ENTRIES_ON_A_GPU
     return max(1, (on_a_gpu if on.is_cuda else entries_on_a_cpu) // columns)
+
+
+def fused(function: Callable[..., Result], any_shape: bool = False) -> Callable[..., Result]:
+    """A function of tensors with equally many rows, [n, ...] (or one), compiled where its first argument asks for it.
+
+    It may be differentiated. What is no tensor among its arguments is a constant of the compiled graph, as are all
+    sizes but the number of rows; with `any_shape`, for functions of single entries, no size is.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Result:
+        return run_compiled(function, args, any_shape) if fuses(args[0]) else function(*args)
+
+    return call
+
+
+def fuses(x: Tensor) -> bool:
+    """Whether work on this tensor is compiled: on a GPU with a compiler, for more than one row."""
+    return x.is_cuda and x.ndim > 0 and len(x) > 1 and has_compiler()
+
+
+@functools.cache
+def has_compiler() -> bool:
+    """Triton, which torch's builds for GPUs bring along, on GPUs that it knows (Volta and later)."""
+    if importlib.util.find_spec("triton") is None or not torch.cuda.is_available():
+        return False
+    return torch.version.hip is not None or torch.cuda.get_device_capability() >= (7, 0)
+
+
+def run_compiled(function: Callable[..., Result], args: tuple[Any, ...], any_shape: bool) -> Result:
+    """Run the function by one compiled graph, which serves any number of rows or, with `any_shape`, any shape."""
+    if not any_shape:
+        for x in args:
+            if isinstance(x, Tensor):
+                torch._dynamo.maybe_mark_dynamic(x, 0)
+    return _compiled(function, any_shape)(*args)
+
+
+@functools.cache
+def _compiled(function: Callable[..., Result], any_shape: bool) -> Callable[..., Result]:
+    return torch.compile(function, dynamic=True if any_shape else None)

@@ -60,6 +60,7 @@ def cells(probs: Float[Tensor, "*shape V"], x_0: Ids, order: Order = "id") -> Ce
     own = x_0[..., None].long()
     width = probs.gather(-1, own)
     tokens = torch.arange(probs.shape[-1], device=probs.device)
+    # which tokens b lie before x_0, so that F_l(x_0) = sum of q(b) over them
     if isinstance(order, Tensor):
         before = _ranks(order, probs)[tokens] < _ranks(order, probs)[own]
     elif order == "id":
@@ -118,6 +119,7 @@ def token_law(
     ordered = in_order(probs, order)
     upper = ordered.probs.cumsum(-1)
     upper = upper / upper[..., -1:]
+    # M times the part of bucket k that lies below the upper end of a cell; the cell has the difference
     inside = (upper * num_masks - index[..., None]).clamp(0.0, 1.0)
     law = torch.diff(inside, dim=-1, prepend=torch.zeros_like(inside[..., :1]))
     return torch.zeros_like(law).scatter(-1, ordered.tokens, law)
@@ -132,9 +134,11 @@ def left_to_chance(probs: Float[Tensor, "*shape V"], num_masks: int, order: Orde
     check_masks(num_masks)
     upper = in_order(probs, order).probs.cumsum(-1)
     upper = upper / upper[..., -1:]
+    # the ends of cells and buckets in one order, and the pieces between them
     cuts = torch.arange(1, num_masks + 1, dtype=torch.float64, device=upper.device) / num_masks
     edges = torch.cat([upper, cuts.expand(*upper.shape[:-1], num_masks)], dim=-1).sort(dim=-1).values
     pieces = edges.diff(dim=-1, prepend=torch.zeros_like(edges[..., :1])).clamp_min(0.0)
+    # H(pieces) - log M
     return (-torch.special.xlogy(pieces, pieces).sum(-1) - math.log(num_masks)).clamp_min(0.0)
 
 
@@ -172,7 +176,7 @@ def similarity_order(embeddings: Float[Tensor, "V d"]) -> Int64[Tensor, " V"]:
 
 
 def neighbour_laws(ids: Int64[Tensor, "B L"], vocab_size: int, contexts: int = 512) -> Float64[Tensor, "V d"]:
-    """For every token the laws of the tokens before it and behind it, sqrt p(b before | a) and sqrt p(b behind | a).
+    """The laws of the tokens before and behind every token, sqrt p(b before | a) and sqrt p(b behind | a).
 
     Square roots, because their distance is Hellinger's, in which rare neighbours count too. The most frequent
     neighbours, `contexts` of them, have a column each, and all others share one: d stays small for large vocabularies.
@@ -183,6 +187,7 @@ def neighbour_laws(ids: Int64[Tensor, "B L"], vocab_size: int, contexts: int = 5
     column = torch.full((V,), kept, dtype=torch.long)
     frequency = torch.bincount(ids.flatten(), minlength=V)
     column[frequency.argsort(descending=True, stable=True)[:kept]] = torch.arange(kept)
+    # how often a neighbour stands before a token, and behind it; as shares, and their square roots
     left = ids[:, :-1].flatten()
     right = ids[:, 1:].flatten()
     laws = []

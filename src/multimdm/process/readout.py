@@ -60,6 +60,7 @@ class _GroupMasses(torch.autograd.Function):
         ctx.groups = groups
         working = torch.promote_types(log_probs.dtype, torch.float32)
         masses = log_probs.new_empty((log_probs.shape[0], groups.num_masks), dtype=working)
+        # m_j = sum of p over the tokens of mask j
         for rows in _chunks(log_probs):
             masses[rows] = groups.sum(log_probs[rows].to(working).exp())
         return log_probs.gather(1, x_0[:, None])[:, 0], masses
@@ -69,6 +70,7 @@ class _GroupMasses(torch.autograd.Function):
     def backward(ctx, grad_picked, grad_masses):  # pyright: ignore[reportIncompatibleMethodOverride]
         log_probs, x_0 = ctx.saved_tensors
         gradient = torch.empty_like(log_probs)
+        # d m_j / d log p_a = p_a for the tokens a of mask j
         for rows in _chunks(log_probs):
             torch.exp(log_probs[rows], out=gradient[rows])
             ctx.groups.scale_(gradient[rows], grad_masses[rows])
@@ -81,6 +83,7 @@ class _Log1pSum(torch.autograd.Function):
     def forward(ctx, log_probs, x_0, x_t, odds):  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.save_for_backward(log_probs, x_0, x_t, odds)
         total = odds.new_empty(log_probs.shape[0])
+        # sum_j log(1 + s_j), s_j = odds p(j)
         for rows in _chunks(log_probs):
             scaled = _scaled(log_probs[rows], x_t[rows], odds[rows])
             total[rows] = scaled.log1p_().sum(-1, dtype=odds.dtype)
@@ -91,6 +94,7 @@ class _Log1pSum(torch.autograd.Function):
     def backward(ctx, grad_0, grad_t, grad_total):  # pyright: ignore[reportIncompatibleMethodOverride]
         log_probs, x_0, x_t, odds = ctx.saved_tensors
         gradient = torch.empty_like(log_probs)
+        # d log(1 + s_j) / d log p_j = s_j / (1 + s_j)
         for rows in _chunks(log_probs):
             scaled = _scaled(log_probs[rows], x_t[rows], odds[rows])
             gradient[rows] = scaled.div_(1 + scaled).mul_(grad_total[rows, None].to(scaled.dtype))

@@ -42,6 +42,7 @@ def bridge_weights(same: Tensor | bool, s: Retention, t: Retention, between: Ret
             return n * r.kept + r.lost if same else r.lost
         return torch.where(same, n * r.kept + r.lost, r.lost)
 
+    # r_s(j) [b 1{j=k} + (1-b)/n] with r_s(j) = kept_s 1{j=target} + lost_s / n: three terms, each over n r_t(k)
     total = held(t)
     return BridgeWeights(
         target=s.kept * held(between) / total,
@@ -65,6 +66,7 @@ def bridge_average(mass: Tensor, current: Tensor, same: BridgeWeights, other: Br
     at_current = mass.gather(-1, index)
     elsewhere = mass.scatter(-1, index, 0.0)
     rest = elsewhere.sum(-1, keepdim=True)
+    # sum over targets of mass(target) times the three weights: anywhere, at the current state, at the target
     spread = (at_current * same.anywhere[..., None] + rest * other.anywhere[..., None]) / n
     stay = at_current * (same.target + same.current)[..., None] + rest * other.current[..., None]
     return (elsewhere * other.target[..., None] + spread).scatter_add(-1, index, stay)

@@ -18,8 +18,8 @@ from torch import Tensor
 from multimdm._checks import check_integer, check_positive, require
 from multimdm.process.checks import check_ids
 from multimdm.process.draws import Generator, pick, uniform
+from multimdm.process.schedule import Time, check_time, exact_time, per_position
 from multimdm.process.shared_noise import transformation
-from multimdm.process.times import Time, check_time, exact_time, per_position
 from multimdm.process.values import Mixture
 
 DEFAULT_TOP = 16

@@ -3,10 +3,10 @@
 from typing import Literal
 
 USUAL_RANKS = (0.01, 0.25)
-"""Of hybrid processes: expected ranks at t = 0 and t = 1, as CANDI's settings have them."""
+"""The expected ranks of hybrid processes at t = 0 and t = 1, as CANDI's settings have them."""
 OrderName = Literal["id", "probable", "similar", "neighbours"]
-"""How recipes call the orders of quantile noise. Two are tables: by a teacher's embeddings, and by the neighbours that
-tokens have in texts."""
+"""What recipes call the orders of quantile noise. Two are tables: similar goes by a teacher's embeddings, neighbours by
+the neighbours that tokens have in texts."""
 PromptForm = Literal["chat", "bos", "plain"]
 """How prompts are written for a model that learnt answers: by its tokenizer's chat template, as they are behind BOS, or
 as they are."""

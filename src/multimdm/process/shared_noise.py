@@ -20,7 +20,6 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from multimdm._checks import check_integer
 from multimdm.process.draws import Generator, pick, uniform
 
 _REACH = 9.0  # a standard normal beyond this has probability 1e-19
@@ -53,6 +52,7 @@ def draw_noise(shape: tuple[int, ...], n: int, generator: Generator, device: tor
         others = torch.full_like(e[..., 2], torch.inf)
         rival = torch.zeros_like(e[..., 2], dtype=torch.long)
     else:
+        # the first of n - 1 exponentials, and which of them it is
         others = e[..., 2] / (n - 1)
         rival = pick(u[..., 3], n - 1)
     return GumbelNoise(e[..., 0], e[..., 1], others, rival)
@@ -69,6 +69,7 @@ def first_other(e: Float[Tensor, "*rows n"], target: Int64[Tensor, "*rows k"]) -
     if n == 1:
         return torch.full_like(target, torch.inf, dtype=e.dtype), torch.zeros_like(target)
     two = torch.topk(e, 2, dim=-1, largest=False)
+    # the least of all or, where that is the target's own, the second least
     hit = two.indices[..., :1] == target
     least = torch.where(hit, two.values[..., 1:], two.values[..., :1])
     state = torch.where(hit, two.indices[..., 1:], two.indices[..., :1])
@@ -118,6 +119,7 @@ def transformation(snr: Float64[Tensor, "*s"], vocab_size: int) -> Transformatio
     y, phi = _nodes(snr.device)
     z = y + snr[..., None]
     log_below = torch.special.log_ndtr(z)
+    # 1 - Phi(z)^(V-1), without cancellation, and phi(z) Phi(z)^(V-2)
     loses = -torch.expm1((vocab_size - 1) * log_below)
     overtaken = torch.exp(-(z**2) / 2 + (vocab_size - 2) * log_below) / math.sqrt(2 * math.pi)
     return Transformation(
@@ -131,18 +133,6 @@ def one_minus_alpha_of_snr(snr: Float64[Tensor, "*s"], vocab_size: int) -> Float
     return transformation(snr, vocab_size).one_minus_alpha
 
 
-def alpha_of_signal(signal: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
-    """alpha = T(a~) = V/(V-1) (int phi(z - snr) Phi(z)^(V-1) dz - 1/V) for the Gaussian signal a~ in [0, 1)."""
-    check_integer("vocab_size", vocab_size, 2)
-    return 1 - one_minus_alpha_of_snr(signal / torch.sqrt((1 - signal) * (1 + signal)), vocab_size)
-
-
-def signal_of_alpha(alpha: Float64[Tensor, "*s"], vocab_size: int) -> Float64[Tensor, "*s"]:
-    """The inverse of T: the Gaussian signal a~ whose argmax path has visibility alpha."""
-    snr = snr_of_alpha(alpha, 1 - alpha, vocab_size)
-    return torch.where(torch.isinf(snr), 1.0, snr / torch.sqrt(1 + snr**2))
-
-
 def snr_of_alpha(
     alpha: Float64[Tensor, "*s"], one_minus_alpha: Float64[Tensor, "*s"], vocab_size: int
 ) -> Float64[Tensor, "*s"]:
@@ -153,11 +143,13 @@ def snr_of_alpha(
     """
     table, log_lost = _table(vocab_size, alpha.device)
     goal = torch.log(one_minus_alpha).reshape(-1)
+    # linear in log(1 - alpha) between two entries of the table
     position = torch.searchsorted(-log_lost, -goal).clamp(1, len(table) - 1)
     low = position - 1
     high = position
     fraction = ((log_lost[low] - goal) / (log_lost[low] - log_lost[high])).clamp(0.0, 1.0)
     snr = table[low] + fraction * (table[high] - table[low])
+    # Newton: d log(1 - T) / d snr = -T' / (1 - T)
     for _ in range(4):
         value = transformation(snr, vocab_size)
         error = torch.log(value.one_minus_alpha) - goal

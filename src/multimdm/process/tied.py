@@ -7,7 +7,6 @@ before, the marginals of x_0 and x_1 are untouched while x_1 tells of x_0.
 Shapes: x_0, x_t, x_1 and `clean` are ids [*shape]; logits [*shape, V]; masses of masks [*shape, M].
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +19,7 @@ from multimdm.process.checks import check_ids, check_same_shape
 from multimdm.process.draws import Generator, uniform
 from multimdm.process.multimask import MultiMask
 from multimdm.process.places import at_home, beside, widened
-from multimdm.process.schedule import ScheduleValues
-from multimdm.process.times import Time, check_order, check_time, per_position, stack_times
+from multimdm.process.schedule import ScheduleValues, Time, check_order, check_time, per_position
 from multimdm.process.values import LossTerms, Mixture
 
 
@@ -42,12 +40,6 @@ class TiedPath(Path):
         """x_t on the path from x_0 to x_1."""
         check_time("t", t)
         return self._states(x_0, self.process.schedule(per_position("t", t, x_0)), generator)
-
-    def couple(
-        self, x_0: Ids, times: Sequence[float | int] | Float[Tensor, "..."], generator: Generator = None
-    ) -> Int64[Tensor, "T *shape"]:
-        """States [T, *x_0.shape] of one path per position, at times [T] or [T, B]."""
-        return self._states(x_0, self.process.schedule(stack_times(times, x_0)), generator)
 
     def masks_of(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """x_t given that every position is hidden: m(x_0) with probability beta_t, else x_1."""
@@ -71,11 +63,7 @@ class TiedPath(Path):
         check_same_shape("x_t", x_t, "x_1", self.x_1)
         check_order(s, t)
         between = self.process.schedule.between(per_position("s", s, x_t), per_position("t", t, x_t))
-        u = uniform(x_t.shape, generator, x_t.device)
-        # uniform again, given that the position stays hidden
-        left = ((u - between.reveal) / between.still_hidden).clamp(0.0, 1.0)
-        x_s = torch.where(u < between.reveal, clean.long(), self.remain(clean, x_t, s, t, left))
-        return torch.where(self.process.active(x_t), x_s, x_t.long())
+        return self.process.reveal(clean, x_t, between, generator, lambda u: self.remain(clean, x_t, s, t, u))
 
     def remain(self, clean: Ids, x_t: Ids, s: Time, t: Time, u: Float[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
         """x_s of a position that stays hidden, by one number each; at visible positions the result means nothing."""
@@ -116,6 +104,7 @@ class TiedPath(Path):
             return logits
         at_x_1 = x_t == self.x_1
         beta_t = self.process.schedule(per_position("t", t, x_t)).beta
+        # log of p(x_t | a, x_1) / p(x_t | a), up to a number: for the tokens a of the mask that is seen, and for others
         own = torch.where(at_x_1, -torch.log1p((M - 1) * beta_t), 0.0).to(logits.dtype)
         others = torch.where(at_x_1, 0.0, -torch.inf).to(logits.dtype)
         tokens = torch.arange(self.process.vocab_size, device=logits.device)
@@ -161,5 +150,6 @@ class TiedPath(Path):
         u = uniform((*x_0.shape, 2), generator, x_0.device)
         leave_token = u[..., 0]
         leave_mask = u[..., 1]
+        # u < alpha_t: the token; else u' < beta_t: its mask; else x_1
         mask = torch.where(leave_mask < v.beta, self.process.designated_mask(x_0), self.x_1)
         return torch.where(leave_token < v.alpha, x_0.long(), mask)

@@ -16,10 +16,17 @@ from multimdm._checks import check_integer, require
 from multimdm.process.base import Ids, NoiseKind, Process, RowReader, flat_values, with_zero_columns
 from multimdm.process.checks import check_ids, check_same_shape, check_table, kind_of
 from multimdm.process.draws import Generator, pick, uniform
-from multimdm.process.fusing import fused
-from multimdm.process.places import beside, widened
+from multimdm.process.places import beside, fused, widened
 from multimdm.process.refresh import bridge_average, bridge_draw, bridge_posterior, bridge_weights
-from multimdm.process.schedule import BetweenValues, Retention, Schedule, ScheduleValues, check_schedule
+from multimdm.process.schedule import (
+    BetweenValues,
+    Retention,
+    Schedule,
+    ScheduleValues,
+    Time,
+    check_schedule,
+    time_dtype,
+)
 from multimdm.process.shared_noise import (
     GaussianNoise,
     GumbelNoise,
@@ -29,7 +36,6 @@ from multimdm.process.shared_noise import (
     rival_state,
     snr_of_alpha,
 )
-from multimdm.process.times import Time, check_order, check_time, time_dtype
 from multimdm.process.values import LossTerms
 
 
@@ -37,6 +43,7 @@ class Uniform(Process):
     """The uniform-state process on V tokens; it has no masks, and every position is always active."""
 
     num_masks = 0
+    readout = "context"
 
     def __init__(self, vocab_size: int, schedule: Schedule | None = None) -> None:
         self.vocab_size = check_integer("vocab_size", vocab_size, 2)
@@ -61,7 +68,6 @@ class Uniform(Process):
     def marginal(self, x_0: Ids, t: Time) -> Float[Tensor, "*shape states"]:
         """p_t(. | x_0) = alpha_t 1{x_0} + (1 - alpha_t) / V. Eq. (uniform_forward_prelim)."""
         check_ids("x_0", x_0, self.vocab_size)
-        check_time("t", t)
         dtype = time_dtype(t)
         v = self._at("t", t, x_0).to(dtype)
         return self._stay_or_spread(x_0, v.alpha, v.one_minus_alpha).to(dtype)
@@ -69,7 +75,6 @@ class Uniform(Process):
     def transition(self, x_s: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
         """p_{t|s}(. | x_s) = alpha_{t|s} 1{x_s} + (1 - alpha_{t|s}) / V."""
         check_ids("x_s", x_s, self.num_states)
-        check_order(s, t)
         dtype = time_dtype(s, t)
         b = self._between(s, t, x_s).to(dtype)
         return self._stay_or_spread(x_s, b.alpha, b.one_minus_alpha).to(dtype)
@@ -77,10 +82,9 @@ class Uniform(Process):
     def posterior(self, x_0: Ids, x_t: Ids, s: Time, t: Time) -> Float[Tensor, "*shape states"]:
         """p_{s|t}(. | x_t, x_0), by Bayes' rule."""
         self._check_pair(x_0, x_t)
-        check_order(s, t)
-        weights = bridge_weights(
-            x_0 == x_t, *self._bridge_retentions(s, t, x_t, self._between(s, t, x_t)), self.vocab_size
-        )
+        retentions = self._bridge_retentions(s, t, x_t, self._between(s, t, x_t))
+        # p_s(. | x_0) p_{t|s}(x_t | .) / p_t(x_t | x_0)
+        weights = bridge_weights(x_0 == x_t, *retentions, self.vocab_size)
         dtype = time_dtype(s, t)
         working = torch.promote_types(dtype, torch.float32)
         return bridge_posterior(weights.to(working), x_0.long(), x_t.long(), self.vocab_size).to(dtype)
@@ -90,8 +94,8 @@ class Uniform(Process):
     ) -> Float[Tensor, "*shape states"]:
         """The posterior kernel averaged over p(x_0 | x_t) of a leave-one-out prediction: DUO's reverse kernel."""
         self._check_prediction("clean_probs", clean_probs, x_t)
-        check_order(s, t)
         working = torch.promote_types(clean_probs.dtype, torch.float32)
+        # sum over a of p(a | x_t) p_{s|t}(. | x_t, a)
         weights = self.posterior_weights(clean_probs.to(working), x_t, t)
         retentions = self._bridge_retentions(s, t, x_t, self._between(s, t, x_t))
         kernel = bridge_average(
@@ -113,7 +117,6 @@ class Uniform(Process):
     def model_scores(self, clean_probs: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape states"]:
         """s_theta(x_t)_j = (V alpha x_theta(j) + 1 - alpha) / (V alpha x_theta(x_t) + 1 - alpha)."""
         self._check_prediction("clean_probs", clean_probs, x_t)
-        check_time("t", t)
         v = self._at("t", t, x_t).to(clean_probs.dtype)
         mixed = self.vocab_size * v.alpha[..., None] * clean_probs + v.one_minus_alpha[..., None]
         return (mixed / mixed.gather(-1, x_t[..., None].long())).to(clean_probs.dtype)
@@ -123,23 +126,16 @@ class Uniform(Process):
     def corrupt(self, x_0: Ids, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """x_t ~ p_t(. | x_0), by one number per position."""
         check_ids("x_0", x_0, self.vocab_size)
-        check_time("t", t)
-        lost = self._at("t", t, x_0).one_minus_alpha
-        u = uniform(x_0.shape, generator, x_0.device)
-        return torch.where(u < lost, pick((u / lost).clamp_max(1.0), self.vocab_size), x_0.long())
+        return self._spread(x_0, self._at("t", t, x_0).one_minus_alpha, generator)
 
     def transition_sample(self, x_s: Ids, s: Time, t: Time, generator: Generator = None) -> Int64[Tensor, "*shape"]:
         """x_t ~ p_{t|s}(. | x_s), by one number per position."""
         check_ids("x_s", x_s, self.num_states)
-        check_order(s, t)
-        lost = self._between(s, t, x_s).one_minus_alpha
-        u = uniform(x_s.shape, generator, x_s.device)
-        return torch.where(u < lost, pick((u / lost).clamp_max(1.0), self.vocab_size), x_s.long())
+        return self._spread(x_s, self._between(s, t, x_s).one_minus_alpha, generator)
 
     def posterior_weights(self, weights: Float[Tensor, "*shape V"], x_t: Ids, t: Time) -> Float[Tensor, "*shape V"]:
         """Leave-one-out weights times p_t(x_t | .): up to a factor, 1 + V alpha / (1 - alpha) at x_t."""
         self._check_prediction("weights", weights, x_t)
-        check_time("t", t)
         v = self._at("t", t, x_t)
         index = beside(x_t, weights)[..., None].long()
         # (1 - alpha) / (V alpha + 1 - alpha), the factor of all tokens but x_t; x_t keeps its weight
@@ -152,8 +148,8 @@ class Uniform(Process):
         """Leave-one-out logits and the evidence of x_t, log(1 + V alpha / (1 - alpha)); infinite at t = 0."""
         check_ids("x_t", x_t, self.num_states)
         check_table("logits", logits, x_t, self.vocab_size)
-        check_time("t", t)
         v = self._at("t", t, x_t)
+        # log p_t(x_t | x_0 = x_t) - log p_t(x_t | x_0 = any other)
         evidence = torch.log1p(self.vocab_size * v.alpha / v.one_minus_alpha).expand(x_t.shape)
         wide = widened(logits)
         evidence = beside(evidence.to(wide.dtype), wide)
@@ -166,10 +162,8 @@ class Uniform(Process):
         check_ids("clean", clean, self.vocab_size)
         check_ids("x_t", x_t, self.num_states)
         check_same_shape("clean", clean, "x_t", x_t)
-        check_order(s, t)
-        weights = bridge_weights(
-            clean == x_t, *self._bridge_retentions(s, t, x_t, self._between(s, t, x_t)), self.vocab_size
-        )
+        retentions = self._bridge_retentions(s, t, x_t, self._between(s, t, x_t))
+        weights = bridge_weights(clean == x_t, *retentions, self.vocab_size)
         u = uniform(x_t.shape, generator, x_t.device)
         return bridge_draw(u, weights, clean.long(), x_t.long(), self.vocab_size)
 
@@ -243,6 +237,12 @@ class Uniform(Process):
     def _retention(values: ScheduleValues | BetweenValues) -> Retention:
         return values.tokens
 
+    def _spread(self, x: Tensor, lost: Tensor, generator: Generator) -> Int64[Tensor, "*shape"]:
+        """Any token with probability `lost`, else x."""
+        # u < lost loses the token; u / lost is then uniform again, and picks any
+        u = uniform(x.shape, generator, x.device)
+        return torch.where(u < lost, pick((u / lost).clamp_max(1.0), self.vocab_size), x.long())
+
     def _stay_or_spread(self, x: Tensor, stay: Tensor, spread: Tensor) -> Tensor:
         """stay 1{x} + spread / V."""
         result = (spread / self.vocab_size).expand(x.shape)[..., None].repeat(*[1] * x.ndim, self.vocab_size)
@@ -263,6 +263,7 @@ def _density(
     V: int,
 ) -> Tensor:
     """lambda_t / V times the bracket, lambda_t = -alpha'_t / alpha_t."""
+    # 0 at t = 1, where lambda_t is infinite and the bracket vanishes faster
     weight = torch.where(alpha > 0, hazard_alpha / V, 0.0)
     bracket = torch.where(
         clean == state,

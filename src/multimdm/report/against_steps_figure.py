@@ -15,7 +15,7 @@ from multimdm.report.style import GREY, apply_style, draw_legend, figure_with_le
 _DASHES = ((4, 3), (1, 1.6), (6, 2, 1, 2))
 """How horizontal lines are dashed, one after the other."""
 _DODGE = 1.025
-"""By this factor of K the next model's points are moved, so that bars do not hide each other."""
+"""The factor of K by which the next model's points are moved, so that bars do not hide each other."""
 
 
 Points = Callable[[Evaluation], Sequence[tuple[Measurement, bool]]]

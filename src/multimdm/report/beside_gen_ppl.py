@@ -22,6 +22,7 @@ from multimdm.report.columns import (
 )
 from multimdm.report.document import Cell, Part, section
 from multimdm.report.formats import (
+    EXACT_JUDGE,
     INTERVAL,
     UNREACHED_NOTE,
     common_entropy,
@@ -31,9 +32,6 @@ from multimdm.report.formats import (
     ratio_text,
 )
 from multimdm.report.tables import Comparison, Entry, entropy_aligned
-
-_EXACT_JUDGE = "tales"
-"""It knows the law of the text: samples that score like real text are like it, or less varied."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +108,9 @@ def short_section(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> li
     comparison = entropy_aligned(evaluations, steps) if all(e.aligned for e in evaluations) else None
     if comparison is None:
         return []
-    told = ["GenPPL", "entropy of all samples together in nats"]
+    figures = ["GenPPL", "entropy of all samples together in nats"]
     if said := chance_text(entry.measurement for entry in comparison.entries):
-        told += ["total variation of tokens and of neighbouring pairs from the source", "valid stories"]
+        figures += ["total variation of tokens and of neighbouring pairs from the source", "valid stories"]
     real = evaluations[0].real
     if real is not None and real.gen_ppl is not None:
         known = f"{perplexity_text(real.gen_ppl.value)} and {ratio_text(real.pooled_entropy.value)}"
@@ -123,7 +121,7 @@ def short_section(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> li
         texts = [", ".join(figure.in_short(entry.measurement) for figure in group) for group in there]
         return "; ".join(texts) + entry.notes
 
-    note = f"In this order: {'; '.join(told)}. {said}".rstrip()
+    note = f"In this order: {'; '.join(figures)}. {said}".rstrip()
     return section("In short", note, comparison.table("In short", cell))
 
 
@@ -134,15 +132,15 @@ def variety_section(evaluations: Sequence[Evaluation], steps: Sequence[int]) -> 
         return []
     real, first = evaluations[0].real, evaluations[0].aligned[0].measurement
     beside = "" if real is None else f" (real text: {entropy_text(real.pooled_entropy.value)})"
-    told = [f"pooled entropy in nats{beside}", "different pairs of tokens in a sample, as a share"]
-    told += ["samples that repeat another", *([] if SENTENCES.missing(first) else ["valid sentences"])]
+    figures = [f"pooled entropy in nats{beside}", "different pairs of tokens in a sample, as a share"]
+    figures += ["samples that repeat another", *([] if SENTENCES.missing(first) else ["valid sentences"])]
 
     def cell(entry: Entry) -> str:
         m = entry.measurement
         return ", ".join(figure.in_short(m) for figure in _OF_VARIETY if not figure.missing(m))
 
     title = f"Variety of the {'entropy-aligned samples' if common_entropy(evaluations) else 'samples'}"
-    return section(title, f"In this order: {'; '.join(told)}.", comparison.table(title, cell))
+    return section(title, f"In this order: {'; '.join(figures)}.", comparison.table(title, cell))
 
 
 def weak_judge_text(evaluation: Evaluation) -> str | None:
@@ -151,7 +149,7 @@ def weak_judge_text(evaluation: Evaluation) -> str | None:
     What is to be said of the judge, if samples score at or below real text within the interval of real text.
     """
     real = evaluation.real
-    if real is None or real.gen_ppl is None or evaluation.judge == _EXACT_JUDGE:
+    if real is None or real.gen_ppl is None or evaluation.judge == EXACT_JUDGE:
         return None
     most = real.gen_ppl.value if real.gen_ppl.high is None else real.gen_ppl.high
     measured = [*evaluation.measurements, *(one.measurement for one in evaluation.aligned)]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from multimdm._complaints import explain
 from multimdm._files import read_json
 from multimdm.evaluation.alignment import Aligned
 from multimdm.evaluation.measurement import Measurement
@@ -32,9 +33,7 @@ def read_results(path: Path, fingerprint: str) -> CardResults:
     try:
         results = TypeAdapter(CardResults).validate_python(read_json(path))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{path} is not what `multimdm evaluate --out` writes: {field}: {first['msg']}") from None
+        raise ValueError(explain(error, f"{path} is not what `multimdm evaluate --out` writes")) from None
     if results.fingerprint != fingerprint:
         raise ValueError(f"{path} has the figures of another checkpoint; evaluate this one, or leave --results out")
     return results

@@ -46,7 +46,7 @@ class Figure:
     """A figure of samples, with its interval."""
 
     name: str
-    """In CSV files, where the ends of the interval have the same name with _low and _high."""
+    """The name in CSV files, where the ends of the interval have it with _low and _high."""
     title: str
     get: Callable[[Measurement], Estimate | None]
     number: Callable[[float | int], str]
@@ -62,7 +62,7 @@ class Figure:
     """What as many real stories have by chance."""
 
     def cell(self, m: Measurement) -> Cell:
-        """With room for the interval."""
+        """The value and its interval."""
         estimate = self.get(m)
         return Cell(value_text(estimate, self.number), interval_text(estimate, self.number))
 
@@ -71,7 +71,7 @@ class Figure:
         return full_text(self.get(m), self.number)
 
     def in_short(self, m: Measurement) -> str:
-        """The value alone."""
+        """The value alone, in little room."""
         return value_text(self.get(m), self.short or self.number)
 
     def missing(self, m: Measurement) -> bool:
@@ -103,7 +103,7 @@ def _distance(
     get: Callable[[Measurement], Estimate | None],
     chance: Callable[[Measurement], float | None],
 ) -> Figure:
-    """From the source of Tales."""
+    """The figure of a distance from the source of Tales."""
     return Figure(
         f"{name}_distance", title, get, entropy_text, ratio_text, "distance", brief=True, optional=True, chance=chance
     )
@@ -120,11 +120,11 @@ _QUALITY = (GEN_PPL, ENTROPY, POOLED)
 _VARIETY = (DISTINCT_1, DISTINCT_2, DISTINCT_3, DUPLICATES)
 _ON_TALES = (SENTENCES, STORIES, TOKENS, PAIRS, SUBJECTS, SUBJECT_PAIRS)
 FIGURES = (*_QUALITY, *_VARIETY, *_ON_TALES)
-"""In the order of CSV files."""
+"""All figures, in the order of CSV files."""
 
 
 def shown_figures(measurements: Iterable[Measurement]) -> list[Figure]:
-    """Those that are there, in the order of tables: what Tales tell comes before the variety within samples."""
+    """The figures that are there, in the order of tables: what Tales tell comes before the variety of samples."""
     found = list(measurements)
     return [figure for figure in (*_QUALITY, *_ON_TALES, *_VARIETY) if not all(map(figure.missing, found))]
 

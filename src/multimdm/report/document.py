@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Heading:
-    """Those of the second level can be linked to."""
+    """A heading; those of the second level can be linked to."""
 
     text: str
     level: int = 2

@@ -1,26 +1,22 @@
 """Fig. (conditional_entropy): the uncertainty of the clean token against time, one line per coupling."""
 
-import csv
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from multimdm._files import whole_file
 from multimdm.evaluation.conditional_entropy import Point, Study
-from multimdm.report.style import GREY, apply_style, save
+from multimdm.report.columns import csv_file
+from multimdm.report.style import GREY, apply_style
 
 _UNIFORM_COLOURS = {"unconditioned": "#d1495b", "gumbel": "#d1495b", "gaussian": "#edae49"}
 _DASHES = {"unconditioned": (0, (4, 2)), "gumbel": "solid", "gaussian": "solid"}
 
 
-def write_csv(points: Sequence[Point], path: Path) -> None:
-    """`time,curve,value,standard_error`, one row per point, written whole or not at all."""
-    with whole_file(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["time", "curve", "value", "standard_error"])
-        writer.writerows([p.time, p.curve, p.value, p.standard_error] for p in points)
+def points_csv(points: Sequence[Point]) -> str:
+    """`time,curve,value,standard_error`, one row per point."""
+    rows = [[p.time, p.curve, p.value, p.standard_error] for p in points]
+    return csv_file(["time", "curve", "value", "standard_error"], rows)
 
 
 def study_title(study: Study) -> str:
@@ -80,8 +76,3 @@ def _draw(axes, curve: list[Point], label: str, colour, dashes) -> None:
     low = [p.value - 2 * p.standard_error for p in curve]
     high = [p.value + 2 * p.standard_error for p in curve]
     axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
-
-
-def save_entropy_figure(points: Sequence[Point], title: str, path: Path) -> None:
-    """Draw and write the figure."""
-    save(entropy_figure(points, title), path)

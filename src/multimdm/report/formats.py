@@ -21,6 +21,9 @@ ONE_STEP = "of text that is written in one step"
 """Beside a bound that is no NELBO: that of quantile noise."""
 EXACT = "negative log-likelihood"
 """What the loss of an autoregressive model is: no bound of it."""
+EXACT_JUDGE = "tales"
+"""A judge that knows the law of the text: samples that score like real text are like it, or less varied, and distances
+from the source say more than a ratio."""
 NO_TEXT = (
     "No held-out text was given (--data), so the entropy of real text and the judge's own score on it are not known."
 )
@@ -42,7 +45,7 @@ def perplexity_text(value: float | int) -> str:
 
 
 def entropy_text(value: float | int) -> str:
-    """Nats to three decimals."""
+    """Nats, to three decimals."""
     return f"{value:.3f}"
 
 
@@ -52,7 +55,7 @@ def share_text(value: float | int) -> str:
 
 
 def ratio_text(value: float | int) -> str:
-    """To two decimals, for what is narrow."""
+    """A number to two decimals, for narrow columns."""
     return f"{value:.2f}"
 
 

@@ -7,14 +7,13 @@ samples in the same boxes.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 
 from multimdm.process import MultiMask, Process, Uniform, categorical
-from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style, save
+from multimdm.report.style import CLEAN, CORRUPTED, DESIGNATED, GREY, apply_style
 
 WORDS = ("life", "man", "judge", "rich", "day", "wine", "love", "storm", "law", "queen", "child", "river", "bread")
 """What uniform-state diffusion may replace a word by, besides the words of the sentence."""
@@ -50,7 +49,7 @@ def draw_boxes(axes, labels: Sequence[str], cells: Sequence[Sequence[tuple[str, 
 
 
 def time_labels(times: Sequence[float]) -> list[str]:
-    """What rows are called."""
+    """What the rows of a picture are called."""
     return [f"t = {t:.3g}" for t in times]
 
 
@@ -76,7 +75,7 @@ class Trajectory:
     title: str
     times: list[float]
     cells: list[list[tuple[str, str]]]
-    """For each time and position, the text and its colour."""
+    """The text and its colour at each time and position."""
 
 
 def forward_trajectories(sentence: str, num_masks: int, seed: int, steps: int = 5) -> list[Trajectory]:
@@ -128,8 +127,3 @@ def forward_figure(trajectories: Sequence[Trajectory]) -> Figure:
         draw_boxes(axes, time_labels(trajectory.times), trajectory.cells)
     explain_boxes(figure, "other mask or word")
     return figure
-
-
-def save_forward_figure(trajectories: Sequence[Trajectory], path: Path) -> None:
-    """Draw and write the figure."""
-    save(forward_figure(trajectories), path)

@@ -50,7 +50,7 @@ def _table(scores: Sequence[Scored]) -> Table:
 
 
 def as_data(scores: Sequence[Scored]) -> list[dict[str, Any]]:
-    """For results.json."""
+    """The results as results.json has them."""
     areas = under_parallelism(scores)
     return [
         {
@@ -86,5 +86,5 @@ def _area(scores: Sequence[Scored], task: str, model: str) -> str:
 
 
 def per_cent(share: float | int) -> str:
-    """To one decimal, without the sign: as in the paper."""
+    """The share in per cent, to one decimal and without the sign, as in the paper."""
     return f"{100 * share:.1f}"

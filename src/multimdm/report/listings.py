@@ -8,16 +8,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from multimdm.evaluation.bootstrap import perplexity
+from multimdm.evaluation.bootstrap import Estimate, perplexity
 from multimdm.evaluation.mask_reading import MaskReading
 from multimdm.evaluation.mauve import Mauve
+from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.sampler_likelihood import SamplerLikelihood
 from multimdm.evaluation.shortfall import Shortfall
-from multimdm.report.columns import Column
+from multimdm.report.columns import Column, all_samples
 from multimdm.report.document import Part, Table, section
-from multimdm.report.formats import INTERVAL, UNREACHED, UNREACHED_NOTE, entropy_text, full_text, perplexity_text
+from multimdm.report.formats import (
+    EXACT_JUDGE,
+    INTERVAL,
+    UNREACHED,
+    UNREACHED_NOTE,
+    entropy_text,
+    full_text,
+    perplexity_text,
+    ratio_digits,
+)
+from multimdm.report.ratios import ratio_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class Listing:
     """How a line in the terminal begins; without it the terminal has a table."""
 
     def rows(self, evaluation: Evaluation) -> list[list[str]]:
-        """One for each result."""
+        """One row for each result."""
         return [[column.of(one) for column in self.columns] for one in self.results(evaluation)]
 
     def section(self, evaluations: Sequence[Evaluation]) -> list[Part]:
@@ -79,6 +90,46 @@ MAUVES = Listing(
     lambda e: e.mauves,
     (Column("MAUVE", _mauve),),
     line="{}",
+)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """Samples beside real text, by the same judge."""
+
+    samples: Measurement
+    kind: str
+    """Whether they are aligned ones."""
+    ratio: Estimate
+
+
+def _beside_real_text(evaluation: Evaluation) -> list[_Beside]:
+    real = None if evaluation.real is None else evaluation.real.gen_ppl
+    if real is None or evaluation.judge == EXACT_JUDGE:
+        return []
+    judged = [(m, kind, m.gen_ppl) for m, kind in all_samples(evaluation)]
+    return [_Beside(m, kind, ratio_of(ppl, real)) for m, kind, ppl in judged if ppl is not None]
+
+
+def _verdict_of_ratio(one: _Beside) -> str:
+    low, high = one.ratio.low, one.ratio.high
+    if low is None or high is None or low <= 1 <= high:
+        return "as probable as real text"
+    return "less probable than real text" if one.ratio.value > 1 else "more probable than real text: too predictable"
+
+
+LIKELIHOOD_RATIOS = Listing(
+    "Likelihood ratio by the judge",
+    "The probability that the judge gives to a token of real text, as a multiple of what it gives to one of the "
+    f"samples (geometric means), with its {INTERVAL} from those of both. It is 1 for equal laws; below 1 is no praise: "
+    "samples are then more predictable than real text.",
+    _beside_real_text,
+    (
+        Column("K", lambda one: one.samples.steps),
+        Column("τ", lambda one: f"{one.samples.temperature:.4g} {one.kind}".rstrip()),
+        Column("ratio", lambda one: one.ratio, lambda ratio: full_text(ratio, ratio_digits)),
+        Column("so that samples are", _verdict_of_ratio),
+    ),
 )
 
 
@@ -169,8 +220,8 @@ SHORTFALLS = Listing(
     (Column("states", _states), Column("all times", lambda one: one.nats, full_text), Column("by time", _by_time)),
 )
 
-LISTINGS = (LIKELIHOODS, MAUVES, MASKS, RECALLS, SHORTFALLS)
-"""In the order in which they are shown."""
+LISTINGS = (LIKELIHOODS, LIKELIHOOD_RATIOS, MAUVES, MASKS, RECALLS, SHORTFALLS)
+"""All listings, in the order in which they are shown."""
 
 
 def listing_sections(evaluations: Sequence[Evaluation], listings: Sequence[Listing] = LISTINGS) -> Iterator[Part]:

@@ -14,9 +14,9 @@ _ROOM = 16
 """Tokens beyond a story's length: a text without an end still gets one."""
 
 
-def judged_words(texts: Sequence[str], tales: Tales | None = None) -> list[list[Words]]:
+def judged_words(texts: Sequence[str]) -> list[list[Words]]:
     """The words of each text, and which of them were rather replaced than written by the source."""
-    wide = Tales((Tales() if tales is None else tales).length + _ROOM)
+    wide = Tales(Tales().length + _ROOM)
     wrong = wide.wrong(torch.tensor([wide.encode(text) for text in texts]))
     return [
         [Words(word, bool(mark)) for word, mark in zip(_WORD.findall(text), marks, strict=False)]

@@ -35,7 +35,7 @@ def _figures(nelbo: Nelbo | None) -> list[str]:
 
 
 def nelbo_line(nelbo: Nelbo, nats_per_token: float | None) -> str:
-    """With the exact entropy of the source, where it is known."""
+    """The NELBO in a line, with the exact entropy of the source where it is known."""
     name = f"bound {ONE_STEP}" if nelbo.one_step else EXACT if nelbo.exact else "NELBO" if nelbo.bound else "loss"
     text = f"{name} {nelbo.total:.4f} ± {nelbo.standard_error:.4f} nats per token (± one standard error), "
     if nelbo.one_step:
@@ -46,7 +46,7 @@ def nelbo_line(nelbo: Nelbo, nats_per_token: float | None) -> str:
 
 
 def nelbo_section(evaluations: Sequence[Evaluation]) -> list[Part]:
-    """In nats per token, of the models that have one."""
+    """The NELBOs of the models that have one, in nats per token."""
     found = [(e.label, e.nelbo) for e in evaluations if e.nelbo is not None]
     rows = []
     for label, nelbo in found:

@@ -6,7 +6,6 @@ The HTML is in `templates/`. All that a template prints is text: `inert` first, 
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -18,12 +17,6 @@ from multimdm.report.document import Part
 def page(title: str, subtitle: str, parts: Iterable[Part]) -> str:
     """The whole document."""
     return _environment().get_template("page.html").render(title=title, subtitle=subtitle, parts=list(parts))
-
-
-def html_of(part: Part) -> str:
-    """One part by itself."""
-    module: Any = _environment().get_template("parts.html").module
-    return str(module.each([part]))
 
 
 def anchor(title: str) -> str:

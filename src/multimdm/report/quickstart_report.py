@@ -52,7 +52,7 @@ class Story:
     """All that the page tells."""
 
     evaluations: Sequence[Evaluation]
-    """In pairs: with one mask, with many; first as trained, then distilled. At last the one with quantile noise."""
+    """Pairs with one mask and with many, first as trained, then distilled; at last the one with quantile noise."""
     perfect: Evaluation
     """The perfect masked network: what one mask allows at best, each position revealed at random."""
     autoregressive: Evaluation
@@ -62,7 +62,7 @@ class Story:
     trained: Mapping[Path, int]
     """Runs with a NELBO, and the steps that were made before them."""
     distilled: Mapping[str, Path]
-    """Label -> run."""
+    """Label of a distilled model -> its run."""
     batch: int
     """Stories per step of training."""
     seed: int

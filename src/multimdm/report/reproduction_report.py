@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from pydantic import TypeAdapter, ValidationError
 
+from multimdm._complaints import explain
 from multimdm._files import read_json, write_text
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.plan import Evaluation
@@ -25,7 +26,15 @@ from multimdm.report.formats import (
     perplexity_text,
     ratio_digits,
 )
-from multimdm.report.listings import LIKELIHOODS, MASKS, MAUVES, SHORTFALLS, listing_sections, recall_by_temperature
+from multimdm.report.listings import (
+    LIKELIHOOD_RATIOS,
+    LIKELIHOODS,
+    MASKS,
+    MAUVES,
+    SHORTFALLS,
+    listing_sections,
+    recall_by_temperature,
+)
 from multimdm.report.markdown import inline, markdown_text
 from multimdm.report.nelbos import nelbo_section
 from multimdm.report.page import page
@@ -48,7 +57,7 @@ class Trained:
     distillation: int
     """Sequences."""
     minutes: float
-    """Of all seeds and stages, as far as they are known; shared stages count for every model that starts from them."""
+    """What all seeds and stages took, as far as it is known; shared stages count for every model that starts there."""
     recipes: str = ""
     """Fingerprint of the settings that shape the model, but for its seed."""
 
@@ -81,6 +90,12 @@ class Reproduction:
     """The training seeds."""
     each: Mapping[str, Sequence[Evaluation]] = field(default_factory=dict)
     """Label -> what was measured with each of the seeds, so that studies of other seeds can be merged with this one."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Label -> the model that this one is compared with, where it is not the reference."""
+
+    def other(self, label: str) -> str:
+        """The model that this one is compared with; of the reference itself, unless `beside` has it."""
+        return self.beside.get(label, self.reference)
 
 
 _RATIOS = (
@@ -116,16 +131,10 @@ def validity_figure(result: Reproduction) -> Figure | None:
 
 
 def reproduction_report(result: Reproduction) -> str:
-    """The page."""
+    """The page of a reproduction."""
     seeds = f"{result.seeds} training seed{'s' * (result.seeds > 1)}"
     subtitle = f"{result.shows}, at the scale {result.scale}: {result.about} {seeds}; judge: {result.judge}"
     return page(result.title, subtitle, _sections(result))
-
-
-def tables_text(result: Reproduction) -> str:
-    """The tables as Markdown, with budgets, what they must not be read without and, where they are, the published
-    figures."""
-    return markdown_text(_tables(result))
 
 
 def _tables(result: Reproduction) -> Iterator[Part]:
@@ -143,7 +152,7 @@ def _tables(result: Reproduction) -> Iterator[Part]:
         yield from distance_sections(comparison)
     yield from variety_section(evaluations, steps)
     yield from nelbo_section(evaluations)
-    yield from listing_sections(evaluations, (LIKELIHOODS, MAUVES, MASKS))
+    yield from listing_sections(evaluations, (LIKELIHOODS, LIKELIHOOD_RATIOS, MAUVES, MASKS))
     yield from recall_by_temperature(evaluations)
     yield from listing_sections(evaluations, (SHORTFALLS,))
     yield from _samples(result)
@@ -187,10 +196,13 @@ def _ratios(result: Reproduction) -> list[Part]:
     reached = {e.label: [one.reached for one in e.aligned] for e in result.evaluations}
     rows = []
     for label, ratios in result.ratios.items():
-        both = zip(reached[label], reached[result.reference], strict=True)
+        both = zip(reached[label], reached[result.other(label)], strict=True)
         marks = ["" if ours and theirs else UNREACHED for ours, theirs in both]
-        rows.append([label, *(full_text(one, ratio_digits) + mark for one, mark in zip(ratios, marks, strict=True))])
+        name = f"{label}, beside {result.beside[label]}" if label in result.beside else label
+        rows.append([name, *(full_text(one, ratio_digits) + mark for one, mark in zip(ratios, marks, strict=True))])
     title = f"GenPPL by {result.judge} as a multiple of that of {result.reference}"
+    if result.beside:
+        title += ", or of the model that is named"
     note = _RATIOS_ALIGNED if common_entropy(result.evaluations) else _RATIOS
     return section(title, note, Table("Ratios", by_steps(result.steps), rows), level=2)
 
@@ -232,13 +244,14 @@ def write_study(path: Path, results: Sequence[Reproduction]) -> None:
 
 
 def read_study(path: Path) -> list[Reproduction]:
-    """What `write_study` wrote."""
+    """The study that `write_study` wrote."""
     try:
         return TypeAdapter(list[Reproduction]).validate_python(read_json(path).get("studies"))
     except ValidationError as error:
-        raise ValueError(f"{path} is no study that multimdm reproduce wrote: {error.errors()[0]['msg']}") from None
+        raise ValueError(explain(error, f"{path} is no study that multimdm reproduce wrote")) from None
 
 
 def study_text(results: Sequence[Reproduction]) -> str:
-    """The tables of all judges, as Markdown."""
-    return "\n".join(map(tables_text, results))
+    """The tables of all judges as Markdown, with budgets, what they must not be read without and, where they are, the
+    published figures."""
+    return "\n".join(markdown_text(_tables(result)) for result in results)

@@ -97,11 +97,11 @@ class Comparison:
 
     @property
     def entries(self) -> list[Entry]:
-        """All that there are."""
+        """All entries of the table."""
         return [entry for _, entries in self.rows for entry in entries if entry is not None]
 
     def table(self, name: str, cell: Callable[[Entry], str | Cell]) -> Table:
-        """Models by K."""
+        """The table: models by K."""
         rows = [
             [label, *(NOTHING if entry is None else cell(entry) for entry in entries)] for label, entries in self.rows
         ]
@@ -185,7 +185,7 @@ def comparison_section(comparison: Comparison, figures: str = WITH_INTERVAL) -> 
 
 
 def _joined(between: str, *texts: str) -> str:
-    """Those that are not empty."""
+    """The texts that are not empty, joined."""
     return between.join(text for text in texts if text)
 
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multimdm.evaluation.judges import Judges
+from multimdm.evaluation.language_models import check_installed
 from multimdm.evaluation.perfect_models import is_perfect
 from multimdm.evaluation.plan import Evaluation
 from multimdm.report.reproduction_report import Reproduction, Trained
 from multimdm.reproduce.experiment import ModelExperiment
 from multimdm.reproduce.measuring import Measuring
-from multimdm.reproduce.models import chain_of_recipes, shaping_settings
+from multimdm.reproduce.models import recipe_of, shaping_settings
 from multimdm.reproduce.results import with_figures, write_results
+from multimdm.reproduce.scale import NO_NETWORKS
 from multimdm.reproduce.spec import Rule
 from multimdm.reproduce.stages import Stage, measuring_stage, training_seconds
 from multimdm.training.schema import DistillRecipe, TrainingRecipe
@@ -60,17 +62,17 @@ def check_equal(budgets: Mapping[str, Budget], rule: Rule) -> None:
 
 def _same(what: str, counts: Mapping[str, int]) -> None:
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{label} {count:,}" for label, count in counts.items())
-        raise ValueError(f"the models of a comparison must have seen equally many {what}; they saw: {told}")
+        counted = ", ".join(f"{label} {count:,}" for label, count in counts.items())
+        raise ValueError(f"the models of a comparison must have seen equally many {what}; they saw: {counted}")
 
 
 @dataclass(frozen=True)
 class Comparison(ModelExperiment):
-    """Models by K."""
+    """A comparison of models by K."""
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """K."""
+        """The numbers of steps K."""
         return self.spec.steps.get(self.scale.name, self.scale.settings.steps)
 
     def check(self) -> None:
@@ -87,8 +89,16 @@ class Comparison(ModelExperiment):
                         f"{len(self.steps)} numbers of steps"
                     )
 
+    def check_judges(self) -> None:
+        """Refuse judges that cannot be opened here, before all that they are to judge is trained."""
+        settings = self.scale.settings
+        judges = [*settings.judges, *([settings.mauve] if settings.mauve is not None else [])]
+        for name in judges:
+            if name not in (*self.scale.runs, *NO_NETWORKS):
+                check_installed(name, "judge")
+
     def stages(self) -> list[Stage]:
-        """In an order in which they can be done."""
+        """The stages, in an order in which they can be done."""
         found = self.preparing()
         for measuring in (one for label in self.models for one in self.measuring(label)):
             for model, seed in measuring.models:
@@ -136,7 +146,7 @@ class Comparison(ModelExperiment):
 
     def recipes(self, run: str) -> list[TrainingRecipe]:
         """The recipes of all runs that lead to a model, with the first seed."""
-        return chain_of_recipes(run, self.scale, self.seeds[0], self.folders)
+        return [recipe_of(one, self.scale, self.seeds[0], self.folders) for one in self.scale.chain(run)]
 
     def _result(self, judge: str, each: Mapping[str, Sequence[Evaluation]]) -> Reproduction:
         """`each`: label -> all seeds by themselves."""
@@ -153,12 +163,17 @@ class Comparison(ModelExperiment):
             evaluations=(),
             reference=wanted if wanted is not None and wanted in each else first,
             ratios={},
+            beside=self._beside(each),
             steps=self.steps,
             trained=[self._trained(label, run) for label, run in self.models.items()],
             published=self.spec.published.get(self.scale.name, {}),
             absent={names[run]: why for run, why in self.scale.settings.absent.items() if run in names},
         )
         return with_figures(result, each, self.seeds)
+
+    def _beside(self, each: Mapping[str, Sequence[Evaluation]]) -> dict[str, str]:
+        """Of the pairs that the specification names those that are there: a scale may leave models out."""
+        return {one: other for one, other in self.spec.beside.items() if one in each and other in each}
 
     def _rules(self) -> str:
         """Which budgets are equal, in words."""

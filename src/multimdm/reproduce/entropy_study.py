@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from multimdm._files import write_text
 from multimdm.evaluation.conditional_entropy import Study, run
-from multimdm.report.entropy_figure import save_entropy_figure, study_title, write_csv
+from multimdm.report.entropy_figure import entropy_figure, points_csv, study_title
+from multimdm.report.style import save
 from multimdm.reproduce.models import Folders
 from multimdm.reproduce.stages import Stage
 from multimdm.training.overall import Overall
@@ -14,7 +16,7 @@ _COST = 300.0
 
 @dataclass(frozen=True)
 class EntropyStudy:
-    """As `multimdm entropy` makes it."""
+    """The study that `multimdm entropy` makes."""
 
     name: str
     folders: Folders
@@ -24,7 +26,7 @@ class EntropyStudy:
         """There is nothing to be wrong."""
 
     def stages(self) -> list[Stage]:
-        """The draws."""
+        """One stage: the draws."""
         file = self.folders.results(self.name) / "entropy.csv"
 
         def go(overall: Overall) -> None:
@@ -38,8 +40,8 @@ class EntropyStudy:
 
             points = list(run(self.study, watch))
             file.parent.mkdir(parents=True, exist_ok=True)
-            save_entropy_figure(points, study_title(self.study), file.with_suffix(".png"))
-            write_csv(points, file)
+            save(entropy_figure(points, study_title(self.study)), file.with_suffix(".png"))
+            write_text(file, points_csv(points))
 
         return [Stage(self.name, (), _COST, file.exists, go, runs_network=False)]
 

@@ -25,7 +25,7 @@ class Experiment(Protocol):
         ...
 
     def stages(self) -> list[Stage]:
-        """In an order in which they can be done."""
+        """The stages, in an order in which they can be done."""
         ...
 
     def write(self) -> Path:

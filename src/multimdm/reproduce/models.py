@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from multimdm.reproduce.scale import Run, Scale
-from multimdm.training.recipes import dump_recipe, parse_recipe, read_yaml, set_key
+from multimdm.training.recipes import dump_recipe, flat, parse_recipe, read_yaml, set_key
 from multimdm.training.resuming import HOW
 from multimdm.training.schema import RECIPES, TrainingRecipe
 from multimdm.training.shipped import find_recipe
@@ -26,7 +26,7 @@ class Folders:
 
     @property
     def points(self) -> Path:
-        """Measurements."""
+        """The directory of measurements."""
         return self.root / "points"
 
     @property
@@ -64,24 +64,12 @@ def recipe_of(run: Run, scale: Scale, seed: int, folders: Folders) -> TrainingRe
     return replace(recipe, train=scale.execution.of(replace(recipe.train, steps=steps, warmup=warmup)))
 
 
-def chain_of_recipes(name: str, scale: Scale, seed: int, folders: Folders) -> list[TrainingRecipe]:
-    """The recipes of all runs that lead to a model."""
-    return [recipe_of(run, scale, seed, folders) for run in scale.chain(name)]
-
-
 def shaping_settings(recipe: TrainingRecipe) -> dict[str, Any]:
     """What shapes the result, by key: neither where files lie, nor how the work is done, nor what is logged."""
-    return without_circumstances({key: value for key, value in _flat(dump_recipe(recipe)).items() if value is not None})
+    return without_circumstances({key: value for key, value in flat(dump_recipe(recipe)).items() if value is not None})
 
 
-def without_circumstances(flat: dict[str, Any]) -> dict[str, Any]:
+def without_circumstances(settings: dict[str, Any]) -> dict[str, Any]:
     """The keys of a recipe that shape the result."""
     left_out = ("init", "data.path", *(f"train.{name}" for name in HOW))
-    return {key: value for key, value in flat.items() if key not in left_out and not key.startswith("log.")}
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+    return {key: value for key, value in settings.items() if key not in left_out and not key.startswith("log.")}

@@ -33,14 +33,14 @@ from multimdm.report.tables import aligned_tables, csv_text
 
 def with_figures(result: Reproduction, each: Mapping[str, Sequence[Evaluation]], seeds: Sequence[int]) -> Reproduction:
     """A study with these figures. `each`: label -> the evaluations of all seeds, in their order."""
-    others = {label: one for label, one in each.items() if label != result.reference} if len(seeds) > 1 else {}
+    others = {label: one for label, one in each.items() if label != result.other(label)} if len(seeds) > 1 else {}
     return replace(
         result,
         seeds=len(seeds),
         seed_numbers=tuple(seeds),
         each=each,
         evaluations=[over_seeds(one) for one in each.values()],
-        ratios={label: ratios_over_seeds(one, each[result.reference]) for label, one in others.items()},
+        ratios={label: ratios_over_seeds(one, each[result.other(label)]) for label, one in others.items()},
     )
 
 
@@ -104,6 +104,7 @@ def _common(result: Reproduction) -> dict[str, Any]:
         "the list of models": list(result.each),
         "K": list(result.steps),
         "the reference": result.reference,
+        "what is compared with another model than the reference": dict(result.beside),
         "what is left out": dict(result.absent),
         "what the paper printed": {name: _plain(rows) for name, rows in result.published.items()},
     }

@@ -1,10 +1,10 @@
 """An experiment is found by the names of its specification and scale, and run."""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from multimdm.evaluation.conditional_entropy import Study
+from multimdm.pipeline.ranks import launched
 from multimdm.report.quickstart_report import Story
 from multimdm.reproduce.comparison import Comparison
 from multimdm.reproduce.entropy_study import EntropyStudy
@@ -58,8 +58,10 @@ def open_experiment(request: Request) -> Experiment:
 
 def run_all(experiment: Experiment) -> Path:
     """All stages, together with other processes that do the same, and the results."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if launched() > 1:
         raise ValueError("several ranks work on one stage at a time: give --stage NAME (--list names the stages)")
+    if isinstance(experiment, Comparison):
+        experiment.check_judges()
     with own_gpu():
         do_all(experiment.stages(), experiment.folders.locks)
     return experiment.write()
@@ -67,7 +69,7 @@ def run_all(experiment: Experiment) -> Path:
 
 def run_quickstart(scale: str, out: Path, seed: int) -> Story:
     """Everything in one directory, from wherever an earlier run was stopped."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if launched() > 1:
         raise ValueError("the quickstart is one process: start it without torchrun")
     experiment = open_experiment(Request("quickstart", scale, 1, out, first_seed=seed, flat=True))
     assert isinstance(experiment, Quickstart)

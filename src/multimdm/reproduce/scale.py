@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass as plain
 from dataclasses import field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic.dataclasses import dataclass
 
+from multimdm._hints import hint
 from multimdm.training.recipes import parse_recipe, read_yaml
 from multimdm.training.settings import STRICT, NonNegative, Positive, PositiveFloat, TrainSettings
 from multimdm.training.shipped import find_file
 
 Command = Literal["pretrain", "adapt", "distill", "couple"]
+NO_NETWORKS = ("tales", "none")
+"""What may stand for a judge and is no network."""
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -31,18 +33,23 @@ class ScaleSettings:
     """What all specifications share at this scale."""
 
     about: str
-    """In a line."""
+    """What the scale is for, in a line."""
     data: str | None = None
     """`tales`, or a directory that `multimdm prepare` wrote; without it, `prepare` says how --text becomes one."""
     prepare: Preparation | None = None
     judges: tuple[str, ...]
-    """As `multimdm evaluate --judge` takes them; the name of a model of this scale is that model, trained here."""
+    """Judges, as for `multimdm evaluate --judge`; the name of a model of this scale is that model, trained here."""
     steps: tuple[Positive, ...]
-    """K."""
+    """The numbers of steps K."""
     temperatures: tuple[PositiveFloat, ...] = (1.0,)
     """The points of the perplexity-entropy curves; 1 is among them."""
     samples: Positive = 128
-    """Per measurement, as in the paper."""
+    """Samples per measurement, as in the paper."""
+    batch_size: Positive = 64
+    """Samples that go through a network together. Ranks share out such parts: there should be one for each."""
+    mauve: str | None = None
+    """The network in whose features samples are compared with held-out text, named as judges are; without it they are
+    not."""
     recall_strings: NonNegative = 2048
     """Noise strings of the recall of held-out text in one step; 0 leaves it out."""
     absent: dict[str, str] = field(default_factory=dict)
@@ -67,7 +74,7 @@ class Entry:
     says: str | None = None
     """What it is, in a line, for who watches its training."""
     cost: PositiveFloat | None = None
-    """Of a step, beside those of other models; 1 unless given. For the estimate of the time left."""
+    """What a step takes beside a step of other models, for the estimate of the time left; 1 unless given."""
 
 
 @plain(frozen=True)
@@ -102,7 +109,7 @@ AS_RECIPES_SAY = Execution()
 
 @plain(frozen=True)
 class Scale:
-    """A scale file."""
+    """A scale, as its file says it."""
 
     name: str
     settings: ScaleSettings
@@ -118,15 +125,14 @@ class Scale:
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The title of the scale, in words."""
         return self.name if self.longer == 1 else f"{self.name} with {self.longer} times its steps"
 
     def run(self, name: str, wanted_by: str) -> Run:
         """A model by its name."""
         if name not in self.runs:
-            near = get_close_matches(name, self.runs, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(self.runs)}"
-            raise ValueError(f"{wanted_by}: the scale {self.name} has no model '{name}'; {hint}")
+            near = hint(name, self.runs, "it has")
+            raise ValueError(f"{wanted_by}: the scale {self.name} has no model '{name}'; {near}")
         return self.runs[name]
 
     def chain(self, name: str, wanted_by: str = "models") -> list[Run]:
@@ -140,7 +146,7 @@ class Scale:
 
 
 def read_scale(name: str, longer: int = 1) -> Scale:
-    """From a file, or by the name of one that comes with the package."""
+    """The scale of a file, or of one that comes with the package, by its name."""
     path, data = _contents(name)
     entries = data.pop("runs", None)
     if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
@@ -150,6 +156,8 @@ def read_scale(name: str, longer: int = 1) -> Scale:
         raise ValueError(f"{path}: give one of data and prepare")
     if 1.0 not in settings.temperatures:
         raise ValueError(f"{path}: temperatures must have 1.0 among them; got {list(settings.temperatures)}")
+    if settings.mauve in NO_NETWORKS:
+        raise ValueError(f"{path}: mauve must name a network that has features; {settings.mauve} has none")
     parsed = {str(key): parse_recipe(entry, Entry, f"{path}: runs.{key}") for key, entry in entries.items()}
     found = {key: _run(key, parsed, path) for key in parsed}
     runs = {key: replace(run, set={**settings.set, **run.set}) for key, run in found.items()}

@@ -63,18 +63,20 @@ class Spec:
     """Label -> name of the model in the scale, with how it is drawn if that is to be said. Of a comparison on Tales
     also perfect models by their names (perfect:M=20,rho=0.5): what is lost without a network's mistakes."""
     limits: dict[str, str | Drawn] = field(default_factory=dict)
-    """Of a quickstart: label -> model beside which the others are shown, whatever its budget; it is drawn once."""
+    """Label -> model beside which a quickstart shows the others, whatever its budget; it is drawn once."""
     match_entropy: bool = True
-    """Of a comparison: match the entropy of samples by temperature. Else each model is drawn once, as its label or its
-    checkpoint says."""
+    """Whether a comparison matches the entropy of samples by temperature. Else each model is drawn once, as its label
+    or its checkpoint says."""
     held_out: bool = True
-    """Of a comparison: measure held-out text too, its NELBO and its recall in one step."""
+    """Whether a comparison measures held-out text too: its NELBO and its recall in one step."""
     trajectories: bool = False
-    """Of a comparison: keep the way from noise to text of one sample at each K."""
+    """Whether a comparison keeps the way from noise to text of one sample at each K."""
     samples: Positive | None = None
-    """Per measurement, instead of the scale's own number."""
+    """Samples per measurement, instead of the scale's own number."""
     reference: str | None = None
     """Label of the model that the others are compared with seed by seed; the first unless given."""
+    beside: dict[str, str] = field(default_factory=dict)
+    """Label -> the model that this one is compared with, where it is not the reference."""
     equal: Rule | dict[Rule, tuple[str, ...]] = "stages"
     """What must be equal for all models, or rule -> labels of those for which it must. stages: the sequences of
     training, and those of distillation among the distilled. total: all sequences together."""
@@ -104,6 +106,9 @@ class Spec:
             raise ValueError("order and temperature of models need match_entropy: false; temperatures would differ")
         if self.reference is not None and self.reference not in self.models:
             raise ValueError(f"reference must be the label of a model; there is no '{self.reference}'")
+        for label, other in self.beside.items():
+            if label not in self.models or other not in self.models or label == other:
+                raise ValueError(f"beside must name two models; got '{label}' beside '{other}'")
         for scale, published in self.published.items():
             for table, rows in published.items():
                 if table not in tables:

@@ -20,9 +20,9 @@ from multimdm.training.overall import Overall, StageWatcher
 from multimdm.training.schema import TrainingRecipe
 
 FINISHED = "finished.json"
-"""In the directory of a run: what it was and what came out."""
+"""The file in the directory of a run that says what it was and what came out."""
 _CLOCK = "seconds.json"
-"""There too: what all attempts together took."""
+"""The file beside it that says what all attempts together took."""
 DATA = "data"
 """The stage that prepares the user's text."""
 
@@ -35,10 +35,10 @@ class Stage:
     """Unique at a scale; for --stage and for its lock."""
     needs: tuple[str, ...]
     cost: float
-    """Beside a training step; for the estimate of the time left."""
+    """What it costs in training steps, for the estimate of the time left."""
     done: Callable[[], bool] = field(repr=False)
     run: Callable[[Overall], None] = field(repr=False)
-    """It tells how far it is."""
+    """Does the work, and tells how far it is."""
     trains: bool = False
     """Whether it is a training run, whose launcher and GPUs are chosen for it alone."""
     runs_network: bool = True
@@ -154,7 +154,7 @@ def _clocked(file: Path) -> Iterator[None]:
 
 
 def _seconds(file: Path) -> float:
-    """Spent so far."""
+    """Seconds that were spent so far."""
     return read_json(file)["seconds"] if file.exists() else 0.0
 
 

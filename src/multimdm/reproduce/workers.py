@@ -1,6 +1,7 @@
 """Who does the stages: processes that work side by side, each with stages and a GPU of its own, or jobs of Slurm."""
 
 import os
+import re
 import shlex
 import tempfile
 import time
@@ -10,8 +11,8 @@ from itertools import count
 from pathlib import Path
 
 import torch
-from filelock import FileLock, Timeout
 
+from multimdm._locks import take_lock
 from multimdm.pipeline.ranks import speaks
 from multimdm.reproduce.stages import Stage
 from multimdm.training.overall import Overall
@@ -54,7 +55,7 @@ def do_one(stage: Stage, locks: Path) -> None:
 
 
 def _ready(pending: dict[str, Stage]) -> list[Stage]:
-    """Those whose needs are no longer pending, in their order."""
+    """The stages whose needs are no longer pending, in their order."""
     return [stage for stage in pending.values() if not any(need in pending for need in stage.needs)]
 
 
@@ -74,11 +75,8 @@ def _take(stage: Stage, locks: Path, overall: Overall) -> bool:
 def locked(path: Path) -> Iterator[bool]:
     """Whether the lock could be had. It is held until the end, and never outlives the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Where files cannot be locked, the library's substitute would stay behind when a process is killed.
-    lock = FileLock(path, timeout=0, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except Timeout:
+    lock = take_lock(path)
+    if lock is None:
         yield False
         return
     try:
@@ -122,7 +120,7 @@ def gpu_names() -> list[str]:
 
 
 def _folder() -> Path:
-    """On this machine, unlike the results."""
+    """The folder of locks on this machine, where the results need not be."""
     return Path(tempfile.gettempdir()) / f"multimdm-gpus-{os.getuid()}"
 
 
@@ -160,10 +158,15 @@ def slurm_script(stages: Sequence[Stage], command: Sequence[str]) -> str:
     """
     lines = [_SLURM_HEAD]
     for stage in stages:
-        one = shlex.join([*command, "--stage", stage.name])
+        one = _within_quotes([*command, "--stage", stage.name])
         options = "$TRAIN_OPTIONS" if stage.trains else "$RUN_OPTIONS" if stage.runs_network else ""
         launch = "${LAUNCH:-} " if stage.trains else "${RUN_LAUNCH:-} " if stage.runs_network else ""
         lines.append(f'submit {stage.name} "{" ".join(stage.needs)}" "{options}" "{launch}{one}"')
     last = " ".join(stage.name for stage in stages)
-    lines.append(f'submit write "{last}" "" "{shlex.join(command)}"')
+    lines.append(f'submit write "{last}" "" "{_within_quotes(command)}"')
     return "\n".join(lines) + "\n"
+
+
+def _within_quotes(command: Sequence[str]) -> str:
+    """The words of a command, to stand within double quotes of a script: a shell reads them twice."""
+    return re.sub(r'(["$`\\])', r"\\\1", shlex.join(command))

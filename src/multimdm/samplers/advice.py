@@ -16,12 +16,12 @@ class SamplingAdvice:
     order: Order | None = None
     temperature: float | int | None = None
     grid: Literal["uniform", "cosine"] | None = None
-    """Of ancestral steps. A list of times would have a K of its own, and be of no use to who asks for another."""
+    """The grid of ancestral steps. A list of times is no advice: it would have a K of its own, and fit no other."""
     threshold: Threshold | None = None
-    """Of the order advised."""
+    """The threshold of the order that is advised."""
     steps: int | None = None
     prompts: PromptForm | None = None
-    """Of a model that learnt answers: how prompts are to be written for it."""
+    """How prompts are to be written for a model that learnt answers."""
 
     def __post_init__(self) -> None:
         settings = {name: value for name, value in asdict(self).items() if name != "prompts"}

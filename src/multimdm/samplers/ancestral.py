@@ -64,9 +64,11 @@ class Ancestral:
         if self.revises:
             assert not isinstance(t, Tensor)
             assert not isinstance(s, Tensor)
+            # A share sigma of the visible tokens is masked again, as far as the law of x_s stays p_s.
             sigma = min(float(self.corrector), most_remasked(process, s, t))
             x_s = remask_sample(process, hypotheses.clean, batch.x, s, t, sigma, batch.generator)
         else:
+            # x_s ~ p_{s|t}(. | x_t, x_0 = hypothesis)
             x_s = question.path.reverse_sample(hypotheses.clean, batch.x, s, t, batch.generator)
         return Moved(torch.where(batch.free, x_s, batch.x), s)
 

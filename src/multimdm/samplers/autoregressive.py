@@ -41,6 +41,7 @@ def generate_autoregressive(
     calls = 0
     states = [x.clone()]
     for place in range(x.shape[1]):
+        # x^l ~ p(. | x^{<l}), in the sequences in which it is not given
         makes = ~fixed[:, place]
         if bool(makes.any()):
             tokens = _next_token(network, torch.cat([start, x[:, :place]], dim=1), choice, u[:, place])

@@ -35,7 +35,7 @@ class Batch:
     """What tokens are drawn by, of a step that draws by the same numbers again (`rewrite.py`); None for fresh ones."""
 
     def rows(self, keep: Bool[Tensor, " B"]) -> "Batch":
-        """Some of the sequences."""
+        """The batch of some of the sequences."""
         return Batch(
             self.x[keep],
             self.free[keep],

@@ -41,10 +41,12 @@ def front_of(process: Process, batch: Batch, block_length: int | None = None) ->
     """The first block of every sequence that has something hidden; all is one block unless a length is given."""
     hidden = process.active(batch.x) & batch.free
     blocks = blocks_of(batch.free, block_length)
+    # the first block with a hidden position, and what of it is free and hidden
     current = blocks.index.masked_fill(~hidden, blocks.index.shape[1]).amin(1)
     here = (blocks.index == current[:, None]) & batch.free
     candidates = hidden & here
     size = here.sum(1)
+    # 1 - alpha_t = the share of the block that is hidden
     t = time_of_share(process.schedule, candidates.sum(1) / size.double())
     return Front(hidden, candidates, size, current, blocks.number, t)
 

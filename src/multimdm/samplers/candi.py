@@ -33,7 +33,7 @@ def generate_candi(
     trace: bool = False,
     watch: Watch | None = None,
 ) -> Generated:
-    """From noise at t = 1 along the grid to t = 0, by one network call per step; the last one leaves nothing hidden.
+    """Samples from noise at t = 1 along the grid to t = 0: one network call per step, the last leaves nothing hidden.
 
     Ids of `given` are kept where `fixed` says so and where `valid` says padding. In the trace, V stands for what is
     hidden. A sequence without hidden positions is counted as finished.
@@ -48,6 +48,7 @@ def generate_candi(
         hidden = process.hidden(state)
         calls += hidden.any(1)
         here = replace(choice, greedy=True) if greedy_last and k == steps - 1 else choice
+        # x_0 ~ p^theta(. | x_t), then x_s given x_t and x_0
         clean = _hypotheses(network, process, state, s, t, valid, here, generator)
         state = process.reverse_sample(clean, state, s, t, generator)
         states.append(state.x)

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from multimdm.process import Process, Time
 from multimdm.process.draws import draw_token, invert_cdf
-from multimdm.process.fusing import fuses
-from multimdm.process.places import has_float64, widened
+from multimdm.process.places import fuses, has_float64, widened
 from multimdm.samplers.settings import TemperatureOn
 
 

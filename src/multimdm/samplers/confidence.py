@@ -81,6 +81,7 @@ class Confidence:
         assert front is not None
         if self.remasking == "random":
             confidence = uniform(confidence.shape, question.batch.generator, confidence.device)
+        # the surest positions, as many as this step's share, and all that are sure enough
         reveal = _surest(confidence, front.candidates, self._steps_left(front, k))
         if self.threshold is not None:
             reveal |= front.candidates & (confidence >= sure_from(self.threshold, self.num_steps))
@@ -99,12 +100,13 @@ def _surest(
 ) -> Bool[Tensor, "B L"]:
     """The even share of the remaining positions, surest first (leftmost of equals)."""
     quota = -(-candidates.sum(1) // steps_left)
+    # The rank of a position is where it stands in the order, which the second argsort tells.
     order = confidence.masked_fill(~candidates, -1.0).argsort(dim=1, descending=True, stable=True)
     return (order.argsort(dim=1) < quota[:, None]) & candidates
 
 
 def sure_from(threshold: Threshold, num_steps: int) -> float:
-    """From which confidence on a position is sure; with K calls, `by_steps` says K / (K + 1).
+    """The confidence from which on a position is sure; with K calls, `by_steps` says K / (K + 1).
 
     Of the positions that are left, each call then decides about those that it would get wrong less often than once in
     K + 1; the fewer calls there are, the less can be left for later ones.
@@ -120,6 +122,7 @@ def revealed(question: Question, clean: Int64[Tensor, "B L"], reveal: Bool[Tenso
     assert front is not None
     x_s = torch.where(reveal, clean, batch.x)
     if question.process.num_masks > 1:
+        # 1 - alpha_s = the share of the block that stays hidden
         left_here = front.candidates.sum(1) - reveal.sum(1)
         s = time_of_share(schedule, left_here / front.size.double())
         u = uniform(x_s.shape, batch.generator, x_s.device)

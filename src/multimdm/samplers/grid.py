@@ -9,7 +9,7 @@ from typing import Literal
 Grid = Literal["uniform", "cosine"] | tuple[float | int, ...]
 """A named grid, or the times themselves."""
 _MOST_STEPS = 2**20
-"""As many as the longest sequence has tokens."""
+"""The most steps: as many as the longest sequence has tokens."""
 
 
 def time_grid(grid: Grid | Sequence[float | int], steps: int | None = None) -> tuple[float, ...]:
@@ -32,7 +32,7 @@ def time_grid(grid: Grid | Sequence[float | int], steps: int | None = None) -> t
 
 
 def _given(times: Sequence[float | int], steps: int | None) -> tuple[float, ...]:
-    """The user's times, checked."""
+    """The times that a user gives, checked."""
     for t in times:
         if not isinstance(t, Real) or isinstance(t, bool):
             raise ValueError(f"grid must be a list of numbers; it holds {t!r}")

@@ -26,14 +26,14 @@ from multimdm.samplers.steps import AnyStep
 
 @dataclass(frozen=True)
 class Draft:
-    """One sequence under way."""
+    """A sequence under way."""
 
     x: Int64[Tensor, " L"]
     free: Bool[Tensor, " L"]
     """What is to be made."""
     step: AnyStep
     seed: int
-    """Of its stream."""
+    """The seed of its stream."""
     draws: int = 1
     """How many times its stream has been drawn from; the first was the noise."""
     k: int = 0
@@ -82,14 +82,15 @@ def begin(
     """Sequences first .. first + B-1 of the run with this seed, at noise; `pipeline.fill` would make the same."""
     check_shared(step)
     step.check(process, free)
+    # x_1 from each sequence's own stream; x = x_1 where nothing is given
     streams = Streams.spawn(seed, len(given), first)
     noise = process.prior(given.shape, streams, given.device)
     x = torch.where(free, noise, given)
     kept = process.path_to(noise).x_1
-    ends = [None] * len(x) if kept is None else list(kept)
+    each_x_1 = [None] * len(x) if kept is None else list(kept)
     return [
         Draft(row, where, step, own, x_1=x_1)
-        for row, where, own, x_1 in zip(x, free, streams.seeds.tolist(), ends, strict=True)
+        for row, where, own, x_1 in zip(x, free, streams.seeds.tolist(), each_x_1, strict=True)
     ]
 
 
@@ -144,8 +145,8 @@ def _padded(drafts: Sequence[Draft], streams: Streams) -> Batch:
     """One table; padding is clean, not free, and not attended to."""
     x = pad_sequence([draft.x for draft in drafts], batch_first=True)
     free = pad_sequence([draft.free for draft in drafts], batch_first=True)
-    ends = [draft.x_1 for draft in drafts if draft.x_1 is not None]
-    x_1 = pad_sequence(ends, batch_first=True) if ends else None
+    kept = [draft.x_1 for draft in drafts if draft.x_1 is not None]
+    x_1 = pad_sequence(kept, batch_first=True) if kept else None
     lengths = [len(draft.x) for draft in drafts]
     valid = None
     if min(lengths) != max(lengths):
@@ -154,7 +155,7 @@ def _padded(drafts: Sequence[Draft], streams: Streams) -> Batch:
 
 
 def _numbers(drafts: Sequence[Draft]) -> Float64[Tensor, "B L"] | None:
-    """Those that are kept; zeros for sequences that are still to draw theirs."""
+    """The numbers that are kept; zeros for sequences that are still to draw theirs."""
     if all(draft.numbers is None for draft in drafts):
         return None
     kept = [torch.zeros_like(one.x, dtype=torch.float64) if one.numbers is None else one.numbers for one in drafts]
@@ -171,6 +172,7 @@ def _call(network: Network, questions: Sequence[Question], top: int) -> list[tup
     def reduce(logits: Tensor, rows: slice) -> tuple[Tensor, ...]:
         parts = []
         for question, start, end in zip(questions, starts, ends, strict=True):
+            # the rows of this chunk that are the question's own, if there are any
             first = max(start, rows.start)
             last = min(end, rows.stop)
             if first < last:
@@ -201,7 +203,7 @@ def _best(logits: Tensor, top: int, chosen: Tensor) -> tuple[Tensor, ...]:
 
 
 def _tops(question: Question, *columns: Tensor) -> list[Top]:
-    """Sequence by sequence."""
+    """The most probable tokens, sequence by sequence."""
     counts = question.positions.sum(1).tolist()
     return [Top(*row) for row in zip(question.positions, *(column.split(counts) for column in columns), strict=True)]
 
@@ -214,10 +216,10 @@ def _together(questions: Sequence[Question]) -> tuple[Tensor | Mixture, Tensor, 
     t = torch.cat([torch.as_tensor(question.t).to(torch.float32) for question in questions])
     whole = all(batch.valid is None and batch.x.shape[1] == longest for batch in batches)
     attended = [torch.ones_like(batch.free) if batch.valid is None else batch.valid for batch in batches]
-    ends = [batch.x_1 for batch in batches if batch.x_1 is not None]
+    kept = [batch.x_1 for batch in batches if batch.x_1 is not None]
     x = _stacked([batch.x for batch in batches], longest)
     free = _stacked([batch.free for batch in batches], longest)
-    path = questions[0].process.path_to(_stacked(ends, longest) if ends else None)
+    path = questions[0].process.path_to(_stacked(kept, longest) if kept else None)
     positions = _stacked([question.positions for question in questions], longest)
     return path.shown(x, given=~free), t, positions, None if whole else _stacked(attended, longest)
 

@@ -25,7 +25,7 @@ from multimdm.samplers.settings import SURE_RUN, Threshold
 
 @dataclass(frozen=True)
 class LeftToRight:
-    """From the leftmost hidden position on, reveal all up to the first that is not sure; n at least.
+    """Reveal all from the leftmost hidden position up to the first that is not sure; n at least.
 
     n = ceil(hidden / steps left), so that K calls suffice. Given tokens between hidden positions do not end a run.
     Times, and masks that stay hidden, are as in `Confidence`.
@@ -40,7 +40,7 @@ class LeftToRight:
     revises = False
 
     def check(self, process: Process, free: Bool[Tensor, "B L"] | None = None) -> None:
-        """There must be masks."""
+        """Refuse a process without masks."""
         masked_process(process, "order='left_to_right'")
 
     def question(self, process: Process, batch: Batch, k: Count) -> Question:
@@ -52,6 +52,7 @@ class LeftToRight:
         """Reveal the next run of every sequence."""
         assert hypotheses.confidence is not None
         hidden = question.positions
+        # n = ceil(hidden / steps left)
         quota = -(-hidden.sum(1) // (self.num_steps - k))
         sure = hypotheses.confidence >= sure_from(self.threshold, self.num_steps)
         return revealed(question, hypotheses.clean, first_run(sure, hidden, quota))
@@ -61,5 +62,6 @@ def first_run(
     sure: Bool[Tensor, "B L"], hidden: Bool[Tensor, "B L"], least: Int64[Tensor, " B"]
 ) -> Bool[Tensor, "B L"]:
     """The hidden positions before the first that is not sure, and the first `least` hidden ones in any case."""
+    # The run lasts while no position before it was hidden and unsure.
     unbroken = (sure | ~hidden).long().cumprod(1).bool()
     return hidden & (unbroken | (hidden.cumsum(1) <= least[:, None]))

@@ -104,6 +104,7 @@ def generate(
     if x_1 is None:
         x_1 = process.prior(given.shape, generator, given.device)
     check_same_shape("x_1", x_1, "given", given)
+    # x_{t_K} = x_1 where nothing is given
     x = torch.where(free, x_1, given)
     batch = Batch(x, free, valid, generator, process.path_to(x_1).x_1)
     place = torch.arange(len(x), device=x.device)
@@ -113,12 +114,14 @@ def generate(
     times = [torch.ones(len(x), dtype=torch.float64, device=x.device)]
     going = free.any(1)
     for k in range(step.num_steps):
+        # finished sequences leave the batch; `place` tells where the others belong
         if not bool(going.all()):
             batch = batch.rows(going)
             place = place[going]
             going = going[going]
         time = torch.zeros_like(times[0])
         if len(place):
+            # one question, one move
             counted = _Counted(network)
             question = step.question(process, batch, k)
             moved = step.move(question, question.put_to(counted), k)

@@ -7,6 +7,7 @@ Shapes: B sequences of L positions; N positions that are asked for, packed in ro
 handles n at a time; V clean tokens.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,14 +18,13 @@ from torch import Tensor
 
 from multimdm.process import Mixture, Path, Process, Time, fused_readout
 from multimdm.process.draws import uniform
-from multimdm.process.fusing import fuses
-from multimdm.process.places import at_home, beside, chunk_rows, widened
+from multimdm.process.places import at_home, beside, chunk_rows, fuses, widened
 from multimdm.samplers.batch import Batch, Network
 from multimdm.samplers.blocks import Front
 from multimdm.samplers.choice import Choice, without
 
 _CHUNK_ENTRIES = 2**23
-"""Of the logits that guidance makes at a time."""
+"""Entries of the logits that guidance makes at a time."""
 
 
 class Hypotheses(NamedTuple):
@@ -87,6 +87,7 @@ class Question:
         x_t = self._states[rows]
         t = self._times_of(rows)
         u = None if self.numbers is None else self.numbers[rows]
+        # log p(x_0 | x_t, x_1), then a token by temperature, top-k, top-p and the number u
         logits = self.choice.allowed(self._packed_path.at(rows).condition(logits, x_t, t))
         chosen = self.choice.token(self.process, logits, x_t, t, u)
         if not self.confidence:
@@ -122,7 +123,7 @@ class Question:
 
     @cached_property
     def _packed_path(self) -> Path:
-        """Those of the packed positions."""
+        """The paths of the packed positions."""
         return self.path.at(self.where)
 
     @cached_property
@@ -183,15 +184,16 @@ def guided(network: Network, vocab_size: int, guidance: Guidance) -> Network:
     def call(
         x_t: Tensor | Mixture, t: Time, positions: Tensor, valid: Tensor | None, reduce: Any
     ) -> tuple[Tensor, ...]:
-        with_prompt, without_it = (
-            network.features(x, t, positions, valid)  # pyright: ignore[reportFunctionMemberAccess]
-            for x in (x_t, guidance.unprompted)
-        )
+        features: Callable[..., Tensor] = network.features  # pyright: ignore[reportFunctionMemberAccess]
+        logits: Callable[[Tensor], Tensor] = network.logits  # pyright: ignore[reportFunctionMemberAccess]
+        with_prompt = features(x_t, t, positions, valid)
+        without_it = features(guidance.unprompted, t, positions, valid)
         rows_per_chunk = chunk_rows(vocab_size, positions, _CHUNK_ENTRIES)
         parts = []
         for start in range(0, len(with_prompt), rows_per_chunk):
             rows = slice(start, min(start + rows_per_chunk, len(with_prompt)))
-            c, u = (network.logits(f[rows]) for f in (with_prompt, without_it))  # pyright: ignore[reportFunctionMemberAccess]
+            c = logits(with_prompt[rows])
+            u = logits(without_it[rows])
             # Tokens that are never predicted have -inf in both, whose difference is no number.
             result = reduce(torch.where(c.isneginf(), c, u + (1 + guidance.scale) * (c - u)), rows)
             parts.append(tuple(map(at_home, result if isinstance(result, tuple) else (result,))))

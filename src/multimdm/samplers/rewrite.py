@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
+from multimdm._checks import require
 from multimdm.process import Process
 from multimdm.process.draws import uniform
 from multimdm.samplers.batch import Batch, Count
 from multimdm.samplers.choice import USUAL, Choice
 from multimdm.samplers.loop import Moved
-from multimdm.samplers.process_checks import require_shown
 from multimdm.samplers.question import Hypotheses, Question, ask
 
 
@@ -35,8 +35,12 @@ class Rewrite:
     revises = True
 
     def check(self, process: Process, free: Bool[Tensor, "B L"] | None = None) -> None:
-        """Nothing else in the state would tell of x_1."""
-        require_shown(process, "order='rewrite'")
+        """Refuse a process that does not show x_1, since nothing else in the state would tell of it."""
+        require(
+            process.noise_shown,
+            "order='rewrite' is for a model that is shown its noise beside the text (tied noise), since nothing else "
+            f"would tell it which text is meant; got {process!r}: use another order",
+        )
 
     def question(self, process: Process, batch: Batch, k: Count) -> Question:
         """The whole text; the network is given t = 1 with noise and t = 0 with a draft."""
@@ -44,7 +48,7 @@ class Rewrite:
         return ask(process, self.numbered(batch, k), t, self.choice, batch.free)
 
     def numbered(self, batch: Batch, k: Count) -> Batch:
-        """With the numbers u: drawn in the first call, kept in later ones, so that a call can leave all as it was."""
+        """The batch with the numbers u, drawn in the first call and kept later: so a call can leave all as it was."""
         if self.choice.certain:
             return batch
         u = uniform(batch.x.shape, batch.generator, batch.x.device)

@@ -2,6 +2,8 @@
 
 The conventions are those that diffusers is settling on for discrete schedulers (its pull request 14741): timesteps fall
 within (0, 1], and temperature, top-p and top-k belong to the scheduler. Nothing of diffusers is imported.
+
+Shapes: B sequences of L positions; logits and laws [B, L, V] over the V clean tokens; K timesteps.
 """
 
 from collections.abc import Callable
@@ -147,6 +149,7 @@ class ProcessScheduler:
         free = torch.ones_like(sample, dtype=torch.bool)
         if prompt_mask is not None:
             free &= ~prompt_mask
+        # The network was called by the caller: the question takes its rows of the logits in place of a call.
         question = move.question(self.process, Batch(sample, free, generator=generator), k)
         hypotheses = question.put_to(
             lambda x_t, t, positions, valid, reduce: tuple(map(at_home, reduce(model_output[positions], _ALL)))
@@ -166,6 +169,7 @@ class ProcessScheduler:
         """The law that the tokens were drawn from; a point mass where nothing was left to chance."""
         law = torch.nn.functional.one_hot(tokens, self.process.vocab_size).to(torch.float32)
         drawn = question.positions
+        # p(x_0 | x_t) with temperature, top-p and top-k, where tokens were drawn; e_token elsewhere
         if not question.choice.certain and bool(drawn.any()):
             weights = question.choice.law(self.process, logits[drawn], question.batch.x[drawn], question.t)
             law[drawn] = (weights / weights.sum(-1, keepdim=True)).to(law.dtype)

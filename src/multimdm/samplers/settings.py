@@ -15,11 +15,11 @@ from pydantic_core import PydanticCustomError
 from multimdm.samplers.grid import Grid, time_grid
 
 Order = Literal["ancestral", "confidence", "left_to_right", "rewrite"]
-"""In which order tokens are settled."""
+"""The order in which tokens are settled."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 Threshold = float | int | Literal["by_steps"]
-"""From which confidence on a position is sure; by_steps is K / (K + 1) for K calls."""
+"""The confidence from which on a position is sure; by_steps is K / (K + 1) for K calls."""
 
 TemperatureOn = Literal["prediction", "posterior"]
 """What temperature, top-p and top-k act on."""
@@ -198,7 +198,7 @@ class Sampling(SamplingRules, StepsAndTemperature):
 
 
 _SILENT = Sampling()
-"""What says nothing."""
+"""The settings that say nothing."""
 
 
 _NEW = "new_tokens, or length, which counts the prompt too"

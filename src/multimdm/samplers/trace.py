@@ -1,4 +1,7 @@
-"""What a sampler did, step by step."""
+"""What a sampler did, step by step.
+
+Shapes: B sequences of L positions, at the `times` before, between and after the steps.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +12,9 @@ from torch import Tensor
 
 from multimdm.process import AnyProcess, Hybrid, MultiMask
 
-CLEAN, DESIGNATED, OTHER = 0, 1, 2
+CLEAN = 0
+DESIGNATED = 1
+OTHER = 2
 """What a state can be, for pictures."""
 
 
@@ -31,6 +36,7 @@ class Trace:
         final = self.states[-1].expand_as(self.states)
         if not isinstance(process, MultiMask):
             return torch.where(self.states == final, CLEAN, OTHER)
+        # the mask m(x_0) of what the position came to be, or another one
         masked = torch.where(self.states == process.designated_mask(final), DESIGNATED, OTHER)
         return torch.where(process.active(self.states), masked, CLEAN)
 

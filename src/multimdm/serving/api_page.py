@@ -135,7 +135,7 @@ def _about(field: Mapping[str, Any]) -> str:
 
 
 def _kind(whole: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """In words: what a field may be."""
+    """What a field may be, in words."""
     if "anyOf" in schema:
         kinds = [_kind(whole, one) for one in schema["anyOf"] if one.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))

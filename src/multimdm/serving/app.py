@@ -112,7 +112,7 @@ def _status_routes(service: Service) -> APIRouter:
 
 
 def _page_routes() -> APIRouter:
-    """The playground."""
+    """The routes of the playground."""
     routes, directory = APIRouter(), files("multimdm.serving") / "page"
     for address, (name, kind) in _PAGE.items():
         content = (directory / name).read_bytes()

@@ -17,7 +17,7 @@ from multimdm.pipeline.about import kind_of
 from multimdm.process import MultiMask
 
 _LONGEST = 200
-"""Characters of a name; checkpoints of strangers may hold anything."""
+"""Characters of a name; checkpoints that others made may hold anything."""
 _PROMPTS = (
     "Lily raced to the harbor",
     "One foggy morning Felix",

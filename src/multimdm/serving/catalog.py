@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from multimdm.data.tokenizer import Tokenizer
+from multimdm.evaluation.settings import label_of
 from multimdm.models.arithmetic import Precision
 from multimdm.pipeline import Model, load
 from multimdm.pipeline.canvas import GAP
@@ -55,7 +55,7 @@ class ServedModel:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         return home_of(next(self.model.network.parameters()).device)
 
     @property
@@ -143,9 +143,7 @@ def open_checkpoints(
 
 def unique_name(path: str, taken: dict[str, ServedModel]) -> str:
     """The directory's name, or its parent's if it is only called "model"; numbered if there is one already."""
-    place = Path(path)
-    place = place.resolve() if place.is_dir() else place
-    base = place.parent.name if place.name == "model" and place.parent.name else place.name
+    base = label_of(path)
     name, number = base, 2
     while name in taken:
         name, number = f"{base}-{number}", number + 1

@@ -30,7 +30,7 @@ class Format:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def envelope(self, plan: Plan, choices: Sequence[dict[str, Any]], chunk: bool = False) -> dict[str, Any]:
-        """What surrounds the choices."""
+        """The object of an answer or a chunk around its choices."""
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
         return {
             "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.id}",
@@ -41,7 +41,7 @@ class Format:
         }
 
     def choice(self, index: int, given: Answer, entries: Sequence[Entry] | None) -> dict[str, Any]:
-        """A whole answer."""
+        """The choice that holds a whole answer."""
         content = {"message": {"role": "assistant", "content": given.text}} if self.chat else {"text": given.text}
         return {"index": index, **content, "logprobs": self.logprobs(entries), "finish_reason": given.finish_reason}
 
@@ -53,7 +53,7 @@ class Format:
         first: bool = False,
         entries: Sequence[Entry] | None = None,
     ) -> dict[str, Any]:
-        """A piece of one."""
+        """The choice that holds a piece of an answer."""
         said = {"content": text} if text or not finish else {}
         content = {"delta": {**({"role": "assistant"} if first else {}), **said}} if self.chat else {"text": text}
         return {"index": index, **content, "logprobs": self.logprobs(entries), "finish_reason": finish}
@@ -66,7 +66,7 @@ class Format:
 
 
 def completion_routes(service: Service) -> APIRouter:
-    """Both routes."""
+    """The routes of both kinds of completion."""
     routes = APIRouter()
 
     @routes.post("/v1/completions")
@@ -101,8 +101,8 @@ async def _respond(service: Service, body: Answering, plan: Plan, request: Reque
         return [readings and readings.whole(end.index, end.ids, len(given.text)) for end, given in pairs]
 
     # In another thread: every token is decoded in its place.
-    told = await asyncio.to_thread(entries) if readings is not None else entries()
-    choices = [form.choice(index, *pair) for index, pair in enumerate(zip(answers, told, strict=True))]
+    logprobs = await asyncio.to_thread(entries) if readings is not None else entries()
+    choices = [form.choice(index, *pair) for index, pair in enumerate(zip(answers, logprobs, strict=True))]
     tokens = sum(given.tokens for given in answers)
     data = {**form.envelope(plan, choices), "usage": _usage(plan, tokens), "multimdm": _own(ticket, ends)}
     return JSONResponse(data)
@@ -112,18 +112,18 @@ async def _chunks(ticket: Ticket, form: Format, usage: bool, readings: Readings 
     """Pieces of text as they are settled; of several answers, in turn."""
     plan, tokens, ends = ticket.plan, 0, []
     prefixes = [Prefix(plan.served, slot, plan.stop, plan.settles) for slot in plan.slots]
-    told = [0] * len(prefixes)
+    sent = [0] * len(prefixes)
     """Tokens of each answer whose log-probabilities were sent."""
 
     def chunk(choice: dict[str, Any], **more: Any) -> str:
         return event({**form.envelope(plan, [choice], chunk=True), **more})
 
     def settled(index: int, ids: Sequence[int]) -> list[Entry] | None:
-        """The log-probabilities of tokens whose text has gone out, as far as they were not told."""
+        """The log-probabilities of tokens whose text has gone out, as far as they were not sent."""
         if readings is None:
             return None
-        new = range(told[index], prefixes[index].covered)
-        told[index] = max(told[index], new.stop)
+        new = range(sent[index], prefixes[index].covered)
+        sent[index] = max(sent[index], new.stop)
         return readings.entries(index, ids, new)
 
     async with aclosing(ticket.events()) as events:
@@ -144,7 +144,7 @@ async def _chunks(ticket: Ticket, form: Format, usage: bool, readings: Readings 
                     tokens += given.tokens
                     if text := prefixes[index].rest(given.text):
                         yield chunk(form.delta(index, text))
-                    left = readings and readings.whole(index, ids, len(given.text), told[index])
+                    left = readings and readings.whole(index, ids, len(given.text), sent[index])
                     yield chunk(form.delta(index, "", given.finish_reason, entries=left))
                 case Failed(message):
                     yield failure(message)

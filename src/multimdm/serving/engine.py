@@ -71,7 +71,7 @@ class Engine:
         metrics.gauge("multimdm_running_sequences", "Sequences under way.", lambda: len(self._rows))
 
     def start(self) -> None:
-        """Ready for work."""
+        """Start the thread that computes."""
         self._thread.start()
 
     def close(self) -> None:

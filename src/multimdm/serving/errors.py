@@ -39,7 +39,7 @@ class ApiError(Exception):
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
     def as_response(self) -> JSONResponse:
-        """The answer."""
+        """The error as a response."""
         return JSONResponse(self.as_data(), self.status, self.headers)
 
 

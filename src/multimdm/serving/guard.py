@@ -96,8 +96,8 @@ class Guard:
         if kind != b"application/json":
             raise ApiError(415, "the body must be JSON: send the header 'Content-Type: application/json'")
         most, body = self._limits.max_body, bytearray()
-        told = _header(scope, b"content-length")
-        if told.isdigit() and int(told[:20]) > most:
+        length = _header(scope, b"content-length")
+        if length.isdigit() and int(length[:20]) > most:
             raise _too_large(most)
         try:
             async with asyncio.timeout(self._limits.body_seconds):

@@ -83,7 +83,7 @@ def _settled(served: ServedModel, slot: Slot, ids: Sequence[int], tokens: int) -
 
 
 def as_completion(entries: Sequence[Entry]) -> dict[str, Any]:
-    """For /v1/completions; offsets count from the beginning of the answer."""
+    """Log-probabilities as /v1/completions has them; offsets count from the beginning of the answer."""
     return {
         "tokens": [entry.text for entry in entries],
         "token_logprobs": [entry.logprob for entry in entries],
@@ -94,12 +94,13 @@ def as_completion(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def as_chat(entries: Sequence[Entry]) -> dict[str, Any]:
-    """For /v1/chat/completions."""
+    """Log-probabilities as /v1/chat/completions has them."""
     content = [
-        {**_told(entry.text, entry.logprob), "top_logprobs": [_told(*one) for one in entry.best]} for entry in entries
+        {**_with_bytes(entry.text, entry.logprob), "top_logprobs": [_with_bytes(*one) for one in entry.best]}
+        for entry in entries
     ]
     return {"content": content, "refusal": None}
 
 
-def _told(text: str, logprob: float) -> dict[str, Any]:
+def _with_bytes(text: str, logprob: float) -> dict[str, Any]:
     return {"token": text, "logprob": logprob, "bytes": list(text.encode("utf-8", "surrogatepass"))}

@@ -52,7 +52,7 @@ class Metrics:
             gauge.labels(**labels).set(1)
 
     def add(self, name: str, amount: int = 1) -> None:
-        """Count."""
+        """Add to a counter."""
         self._counters[name].inc(amount)
 
     def add_answer(self, path: str, status: int) -> None:

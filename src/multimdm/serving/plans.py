@@ -88,7 +88,7 @@ def plan_chat(request: ChatRequest, served: ServedModel, limits: Limits) -> Plan
 
 
 def _conversation(request: ChatRequest, served: ServedModel) -> list[int]:
-    """By the tokenizer's template.
+    """The prompt of a conversation, by the tokenizer's template.
 
     Without one the messages stand one below the other, as text to be continued: such a model knows no roles.
     """

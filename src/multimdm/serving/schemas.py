@@ -1,13 +1,11 @@
 """What requests say: OpenAI's fields, and all settings of `samplers.Sampling` (`order` is called `sampler` here)."""
 
-import ast
-import inspect
-from difflib import get_close_matches
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from multimdm._field_texts import texts_below_fields
+from multimdm._hints import hint
 from multimdm.samplers.settings import Sampling, types_of_settings
 from multimdm.serving.errors import ApiError
 
@@ -76,24 +74,12 @@ class StreamOptions(BaseModel):
 def _settings() -> dict[str, Any]:
     """The fields of `Sampling`, with what is written below each of them; null says nothing, like a missing field."""
     found = {}
-    described = {name: text for kind in Sampling.__mro__[1:-1] for name, text in _texts_below_fields(kind).items()}
+    described = texts_below_fields(Sampling)
     for name, kind in types_of_settings().items():
         kind = int if name == "steps" else kind  # of which a server allows fewer (`plans.py`)
         field = Field(None, description=described[name].replace("--order", "sampler"))
         found[_THEIR_NAMES.get(name, name)] = (kind | None, field)
     return found
-
-
-def _texts_below_fields(kind: type) -> dict[str, str]:
-    """Field -> its docstring in the source."""
-    (definition,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(definition, ast.ClassDef)
-    return {
-        field.target.id: " ".join(str(text.value.value).split())
-        for field, text in pairwise(definition.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-    }
 
 
 _STRICT = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
@@ -122,9 +108,8 @@ class Drawing(create_model("Settings", __config__=_STRICT, **_settings())):
                 continue
             if (word := _OUR_WORDS.get(name)) in type(self).model_fields:
                 raise ApiError(400, f"{name}: there is no such field; here it is {word}", name, "unknown_field")
-            near = get_close_matches(name, type(self).model_fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"fields are {', '.join(type(self).model_fields)}"
-            raise ApiError(400, f"{name}: there is no such field; {hint}", name, "unknown_field")
+            near = hint(name, type(self).model_fields, "fields are")
+            raise ApiError(400, f"{name}: there is no such field; {near}", name, "unknown_field")
 
 
 class Answering(Drawing):

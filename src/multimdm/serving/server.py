@@ -40,7 +40,7 @@ class Address:
 
     @property
     def url(self) -> str:
-        """For a browser."""
+        """The address as a browser takes it."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
 
 
@@ -64,7 +64,7 @@ def bind(address: Address) -> socket.socket:
 
 
 def make_server(app: FastAPI, grace: int, quiet: bool = False) -> uvicorn.Server:
-    """On SIGINT or SIGTERM it takes no more requests and finishes those that it has, for `grace` seconds at most."""
+    """A server that finishes its requests on SIGINT or SIGTERM, for `grace` seconds at most, and takes no more."""
     config = uvicorn.Config(
         app,
         log_level="warning" if quiet else "info",
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Wait for nothing any more."""
         self._head_is_whole()
         super().connection_lost(exc)
 

@@ -23,7 +23,7 @@ Asked = TypeVar("Asked", bound=Drawing)
 
 @dataclass(frozen=True)
 class Service:
-    """One per server."""
+    """What all routes of a server share."""
 
     served_models: dict[str, ServedModel]
     limits: Limits

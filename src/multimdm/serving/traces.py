@@ -24,7 +24,7 @@ _KINDS = {CLEAN: "clean", DESIGNATED: "designated", OTHER: "other"}
 
 
 def trace_routes(service: Service) -> APIRouter:
-    """One route."""
+    """The route of traces."""
     routes = APIRouter()
 
     @routes.post("/v1/trace")

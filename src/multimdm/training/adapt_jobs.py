@@ -9,12 +9,13 @@ from pathlib import Path
 
 import multimdm
 from multimdm._checks import require
+from multimdm.data.foreign_tokenizers import saved_tokenizer
 from multimdm.models import DiT, LLaDA, LLaDAConfig
 from multimdm.models.llada_masks import check_unused
 from multimdm.objectives import Elbo
 from multimdm.pipeline import Model
 from multimdm.pipeline.hub import local_directory
-from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, base_tokenizer, is_adapter
+from multimdm.pipeline.llada import base_digest, base_lineage, base_model_config, is_adapter
 from multimdm.process import MultiMask
 from multimdm.training.job import Job, check_fits, check_length, check_llada_fits, check_tokenizer, context_of
 from multimdm.training.networks import adapted_dit, adapted_llada, adapter_of, llada_mask_rows
@@ -45,12 +46,11 @@ def _adapted_dit(recipe: AdaptRecipe) -> tuple[Model, Source]:
         f"{recipe.init} is a LLaDA network: adapt it with backbone: llada (--backbone llada)",
     )
     assert isinstance(start.network, DiT)
-    require(
-        isinstance(start.process, MultiMask) and not start.process.tied_noise,
-        f"init must be a masked diffusion model with one mask, of which more are made, or with the masks that are "
-        f"asked for; {recipe.init} has {start.process!r}",
-    )
-    assert isinstance(start.process, MultiMask)
+    if not isinstance(start.process, MultiMask) or start.process.tied_noise:
+        raise ValueError(
+            f"init must be a masked diffusion model with one mask, of which more are made, or with the masks that are "
+            f"asked for; {recipe.init} has {start.process!r}"
+        )
     source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
     if start.process.num_masks > 1:
@@ -68,7 +68,7 @@ def _adapted_llada(recipe: AdaptRecipe) -> tuple[Model, Source]:
     config = base_model_config(recipe.init)
     source = open_source(recipe.data, stage_seed(recipe.train.seed, base_lineage(recipe.init)))
     _check_llada_base(config, recipe, source)
-    check_tokenizer(base_tokenizer(recipe.init), recipe.init, source)
+    check_tokenizer(saved_tokenizer(local_directory(recipe.init)), recipe.init, source)
     rows = llada_mask_rows(config, recipe, source.tokenizer.vocab_size)
     check_unused(rows, source.counts().nonzero().flatten().tolist())
     start = multimdm.load(recipe.init, precision=recipe.lora.precision)

@@ -57,7 +57,7 @@ class ReadingAhead:
         self._coming = {part: self._worker.submit(self._pinned_read, *part) for part in parts}
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     def _pinned_read(self, first: int, num: int) -> Example:

@@ -51,7 +51,7 @@ class Batches:
             self._reader.expect((first_of_step + part.start, len(part)) for part in self._parts)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._reader is not None:
             self._reader.close()
 

@@ -8,9 +8,9 @@ from multimdm.models import Backbone, DiT, LLaDA, with_dropout
 from multimdm.objectives import Candi, Consistency, Context, Distillation, Elbo, NextToken, Objective, RelaxedElbo, Sdtt
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
-from multimdm.process import AnyProcess, Hybrid, MultiMask, Process, Uniform
+from multimdm.process import AnyProcess, Hybrid, Process, Uniform
 from multimdm.training.adapt_jobs import adapt_job
-from multimdm.training.couple_jobs import couple_job, open_quantiles
+from multimdm.training.couple_jobs import couple_job
 from multimdm.training.job import Job, check_fits, context_of
 from multimdm.training.networks import new_dit, new_llada, own_copy
 from multimdm.training.processes import multi_mask, process_of
@@ -51,7 +51,11 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
         raise ValueError(f"init must be a model of a discrete process; {recipe.init} has {start.process!r}")
     source = open_source(recipe.data, stage_seed(recipe.train.seed, start.lineage))
     check_fits(start, recipe.init, source)
-    _check_tie(recipe, start)
+    require(
+        not start.process.tied_noise,
+        f"the noise of {recipe.init} is tied to the text: distilling such a model gains nothing (docs/quantile.md); "
+        "train it longer by multimdm couple",
+    )
     teacher = own_copy(start.network) if recipe.teacher is None else _teacher(recipe.teacher, start, recipe.init)
     context = context_of(recipe.context, source, start.process.vocab_size)
     objective = distillation_of(recipe, start.process, context)
@@ -61,37 +65,16 @@ def distill_job(recipe: DistillRecipe, name: str) -> Job:
             raise ValueError(f"dropout must be left out: {recipe.init} is a LLaDA network, which has none")
         network = with_dropout(network, recipe.dropout)
     tokenizer = start.tokenizer or source.tokenizer
-    quantiles = None if recipe.quantile is None else open_quantiles(recipe.quantile, recipe.init, start, source)
     model = replace(start, network=network, tokenizer=tokenizer, foreign=None, leftover={})
-    return Job(name, "distill", model, objective, source, recipe, teacher, quantiles)
+    return Job(name, "distill", model, objective, source, recipe, teacher)
 
 
 def distillation_of(recipe: DistillRecipe, process: Process, context: Context | None = None) -> Distillation:
-    """By the section that the recipe has; a teacher is still to be given."""
+    """The objective of the section that the recipe has; a teacher is still to be given."""
     if recipe.consistency is not None:
         return Consistency(process, recipe.consistency, context=context)
     assert recipe.sdtt is not None
     return Sdtt(process, recipe.sdtt, context=context)
-
-
-def _check_tie(recipe: DistillRecipe, start: Model) -> None:
-    """What was learnt of quantile noise is lost along paths that end elsewhere, and it is no use to other models."""
-    process, anchored = start.process, recipe.consistency is not None and recipe.consistency.coupling == "anchored"
-    tied = isinstance(process, MultiMask) and process.tied_noise
-    require(
-        tied or recipe.quantile is None,
-        f"quantile is for an init with quantile noise; {recipe.init} has none: make one by multimdm couple",
-    )
-    require(
-        tied or not anchored or not isinstance(process, MultiMask),
-        f"coupling anchored is for an init whose noise is tied to the text; {recipe.init} is none: make one by "
-        "multimdm couple, or take another coupling",
-    )
-    require(
-        not tied or recipe.quantile is not None,
-        f"the noise of {recipe.init} is tied to the text: give the section quantile that tied it, and consistency with "
-        "coupling: anchored, or sdtt; other ways to distil would untie it",
-    )
 
 
 def _teacher(path: str, student: Model, init: str) -> Backbone:
@@ -129,4 +112,4 @@ def _never_in_data(source: Source) -> tuple[int, ...]:
 
 
 JOBS = {"pretrain": pretrain_job, "adapt": adapt_job, "couple": couple_job, "distill": distill_job}
-"""By the command that asks for them."""
+"""Command -> what builds its job."""

@@ -32,8 +32,6 @@ _NAME = re.compile(r"step-(\d{8,})")
 _ABOUT = "training.json"
 _TENSORS = "training.safetensors"
 _SHARDS = "training"
-_UNSEALED = frozenset(["format", "step", "recipe", "data", "starts", "files"])
-"""All that the accounts of older versions hold, which have no sha256 of their own."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,11 @@ class Checkpoint:
     path: Path
     step: int
     recipe: dict[str, Any]
-    """As plain data."""
+    """The recipe as plain data."""
     data: str
     """The fingerprint of what it was trained on."""
     starts: dict[str, str] = field(default_factory=dict)
-    """Key of the recipe -> fingerprint of the checkpoint that it named. Older versions did not write it down."""
+    """Key of the recipe -> fingerprint of the checkpoint that it named."""
 
     def model(self) -> Model:
         """The model, with the averaged weights if there are any."""
@@ -127,7 +125,7 @@ class Checkpoints:
                 _log.warning("%s is later than where the run begins; it is now %s", self.directory / name, aside)
 
     def _steps(self) -> list[str]:
-        """Names, oldest first."""
+        """The names of checkpoints, oldest first."""
         if not self.directory.is_dir():
             return []
         return sorted(
@@ -144,12 +142,12 @@ class Checkpoints:
 def open_checkpoint(path: Path) -> Checkpoint:
     """A checkpoint, after every file has been compared with what was written."""
     about = read_json(path / _ABOUT)
-    if not about.keys() <= _UNSEALED and about.get("sha256") != seal(about):
+    if about.get("sha256") != seal(about):
         raise ValueError(f"{path / _ABOUT} is not what was written: its sha256 differs")
     try:
         step, recipe = int(about["step"]), dict(about["recipe"])
-        data, starts = str(about["data"]), dict(about.get("starts", {}))
-        files = {name: (int(told["bytes"]), str(told["sha256"])) for name, told in about["files"].items()}
+        data, starts = str(about["data"]), dict(about["starts"])
+        files = {name: (int(file["bytes"]), str(file["sha256"])) for name, file in about["files"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError(f"{path / _ABOUT} is not the account of a checkpoint") from None
     for name, (expected, sha256) in files.items():

@@ -79,7 +79,7 @@ class Assumed(TorchDispatchMode):
         return result
 
     def _without_masks(self, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """x[mask] as x[i, j]."""
+        """An index x[mask] written as x[i, j]."""
         found: list[Tensor | None] = []
         for index in indices:
             masks = index is not None and index.dtype == torch.bool

@@ -8,13 +8,13 @@ from multimdm.evaluation.quantile_models import quantile_recipe
 from multimdm.evaluation.teachers import QuantileTeacher, find_teacher
 from multimdm.evaluation.teachers.base import order_of
 from multimdm.models import DiT
-from multimdm.objectives import Coupled
+from multimdm.objectives import Tied
 from multimdm.pipeline import Model
 from multimdm.process import MultiMask
 from multimdm.process.quantile import Order
 from multimdm.samplers.advice import SamplingAdvice
 from multimdm.training.job import Job, check_fits
-from multimdm.training.networks import coupled
+from multimdm.training.networks import for_tied_noise
 from multimdm.training.processes import multi_mask, same_masks
 from multimdm.training.quantile_pairs import Quantiles
 from multimdm.training.schema import CoupleRecipe
@@ -36,7 +36,7 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
         start.process is None or isinstance(start.process, MultiMask),
         f"init must be an autoregressive, masked or multi-mask model; {recipe.init} has {start.process!r}",
     )
-    network = coupled(recipe, start.network)
+    network = for_tied_noise(recipe, start.network)
     process = _masks(recipe, start, source).tied(recipe.noise_shown)
     model = Model(
         network,
@@ -46,12 +46,12 @@ def couple_job(recipe: CoupleRecipe, name: str) -> Job:
         advice=recipe.advice or SamplingAdvice(order="confidence", temperature=0.0, threshold="by_steps"),
         cell_order=quantiles.order if isinstance(quantiles.order, torch.Tensor) else None,
     )
-    objective = Coupled(process, recipe.shares, recipe.weight)
+    objective = Tied(process, recipe.shares, recipe.weight)
     return Job(name, "couple", model, objective, source, recipe, quantiles=quantiles)
 
 
 def _masks(recipe: CoupleRecipe, start: Model, source: Source) -> MultiMask:
-    """Those of the checkpoint, if it has several; else new ones, which the recipe names."""
+    """The masks of the checkpoint, if it has several; else new ones, which the recipe names."""
     if isinstance(start.process, MultiMask) and start.process.num_masks > 1:
         if recipe.process is None:
             return start.process
@@ -59,7 +59,7 @@ def _masks(recipe: CoupleRecipe, start: Model, source: Source) -> MultiMask:
     assert recipe.process is not None
     assert isinstance(start.network, DiT)
     M, embeddings = recipe.process.num_masks, start.network.vocab_embed.embedding
-    return multi_mask(recipe.process, M, source, recipe.train.seed, embeddings=embeddings)
+    return multi_mask(recipe.process, M, source, recipe.train.seed, embeddings=embeddings, tied_noise=True)
 
 
 def open_quantiles(settings: QuantileSettings, init: str, start: Model, source: Source) -> Quantiles:

@@ -19,15 +19,15 @@ class Watcher(Protocol):
     """Who is told how a run goes on."""
 
     def advance(self, step: int) -> None:
-        """So many steps are done."""
+        """Show that so many steps are done."""
         ...
 
     def show(self, step: int, numbers: dict[str, Any]) -> None:
-        """New numbers."""
+        """Show new numbers."""
         ...
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         ...
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Display:
         self._progress: Progress | None = None
         if self._console.is_terminal and not quiet:
             columns = (
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=20),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[numbers]}"),
@@ -54,11 +54,11 @@ class Display:
                 TimeRemainingColumn(),
             )
             self._progress = Progress(*columns, console=self._console)
-            self._task = self._progress.add_task(name, total=steps, completed=step, numbers="")
+            self._task = self._progress.add_task(inert(name), total=steps, completed=step, numbers="")
             self._progress.start()
 
     def advance(self, step: int) -> None:
-        """So many steps are done."""
+        """Show that so many steps are done."""
         if self._progress is not None:
             self._progress.update(self._task, completed=step)
         if step == self._first + 1:
@@ -69,7 +69,7 @@ class Display:
             self.say(f"{self._name}: {seconds:.3g} s per step, about {left} left for {self._steps - step:,} steps")
 
     def show(self, step: int, numbers: dict[str, Any]) -> None:
-        """New numbers."""
+        """Show new numbers."""
         text = one_line(numbers)
         if self._progress is not None:
             self._progress.update(self._task, completed=step, numbers=text)
@@ -78,10 +78,10 @@ class Display:
         if now - self._last_line >= SECONDS_BETWEEN_LINES or step == self._steps:
             self._last_line = now
             left = (now - self._start) / max(1, step - self._first) * (self._steps - step)
-            self._console.print(f"{self._name}  {step:,}/{self._steps:,}  {text}  {clock(left)} left", markup=False)
+            self.say(f"{self._name}  {step:,}/{self._steps:,}  {text}  {clock(left)} left")
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._console.print(inert(text), markup=False)
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ def one_line(numbers: dict[str, Any]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
+    """A time in hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -56,6 +56,7 @@ class Engine:
         self._mesh = init_device_mesh(self.device.type, (self.ranks,)) if self.sharded else None
         self.together = Together(self.ranks) if self.sharded else None
         """Who writes checkpoints, if every rank writes its own part."""
+        self._fused = has_fused_adamw(self.device, self.sharded)
         self._compiled = train.compile
         self.network = self.place(network).train()
         self.network.recompute = train.recompute
@@ -70,7 +71,7 @@ class Engine:
             lr=train.learning_rate,
             betas=train.betas,
             weight_decay=train.weight_decay,
-            fused=not self.sharded,  # not for shards on a CPU
+            fused=self._fused,
         )
 
     def place(self, network: Backbone) -> Backbone:
@@ -116,10 +117,6 @@ class Engine:
         quiet = isinstance(self._callable, DistributedDataParallel) and not last
         with self._callable.no_sync() if quiet else nullcontext():
             yield
-
-    def backward(self, loss: Tensor) -> None:
-        """Add to the gradients. They are means over ranks, so a sum over ranks needs a factor `ranks`."""
-        loss.backward()
 
     def gradient_norm(self, clip: float | None) -> float:
         """The norm of the gradient before it is clipped."""
@@ -199,7 +196,7 @@ class Engine:
         return self.copied(tensors)
 
     def copied(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """On the CPU, as they are to be written; what every rank has is the main one's to write."""
+        """Copies on the CPU of what this rank is to write; what every rank has, the main one writes."""
         if self.together is None:
             return {name: x.detach().cpu() for name, x in tensors.items()}
         own = {name: x for name, x in tensors.items() if self.is_main or isinstance(x, DTensor)}
@@ -219,7 +216,7 @@ class Engine:
             weight.copy_(like(tensors[f"weights.{name}"], weight))
             self.optimizer.state[weight] = {
                 moment: like(tensors[f"{moment}.{name}"], weight) for moment in _MOMENTS[:2]
-            } | {"step": tensors[f"step.{name}"].to("cpu" if self.sharded else self.device)}
+            } | {"step": tensors[f"step.{name}"].to(self.device if self._fused else "cpu")}
 
     def whole_network(self, weights: Sequence[Tensor]) -> Backbone | None:
         """A network on the CPU with these weights (the average, say) in place of its own, for the main rank.
@@ -229,6 +226,11 @@ class Engine:
         gathered = (full(x.detach()) for x in weights)
         whole = {name: x.cpu() for name, x in zip(self.names, gathered, strict=True) if self.is_main}
         return rebuilt(self.network, whole) if self.is_main else None
+
+
+def has_fused_adamw(device: torch.device, sharded: bool) -> bool:
+    """Whether AdamW updates all weights by few kernels, which count steps on the device: not for shards on a CPU."""
+    return not sharded or device.type == "cuda"
 
 
 def full(x: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from multimdm.models import Backbone
 from multimdm.models.head import chunks_as_on_a_gpu
 from multimdm.objectives import Batch, Distillation, Objective
-from multimdm.process import MultiMask, Streams
+from multimdm.process import Streams
 from multimdm.training.counting import Memory, arithmetic, without_contents
+from multimdm.training.gpus import share_asked
 from multimdm.training.outline import Outline
 from multimdm.training.settings import TrainSettings
 from multimdm.training.step_plan import Parts
@@ -43,7 +44,7 @@ class Estimate:
 
     @property
     def total(self) -> int:
-        """Bytes on one rank."""
+        """All bytes on one rank."""
         return sum(self.memory.values())
 
 
@@ -63,14 +64,13 @@ def estimate(job: Outline, train: TrainSettings, ranks: int = 1) -> Estimate:
         "exchange between ranks": _exchanged(job.network, train, ranks),
         "activations": activations(job, train, size),
     }
-    share = 0.5 if isinstance(job.process, MultiMask) else 1.0
     return Estimate(
         sum(x.numel() for x in weights),
         sum(x.numel() for x in trained),
         ranks,
         size,
         {name: size for name, size in memory.items() if size},
-        _flops(job, train, share, size),
+        _flops(job, train, share_asked(job.process), size),
         train.batch_size * job.texts.length,
         train.steps,
     )

@@ -69,7 +69,7 @@ class Teacher:
             return self._network.features(*args)
 
     def logits(self, features: Tensor) -> Tensor:
-        """Run its head."""
+        """Run the teacher's head."""
         with self._engine.autocast():
             return self._network.logits(features)
 

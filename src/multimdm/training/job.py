@@ -37,7 +37,7 @@ class Job:
     """If the noise is to hold the numbers that draw the texts."""
 
     def __post_init__(self) -> None:
-        self.model = _told_of_prompts(self.model, self.objective, self.source)
+        self.model = _with_advice_on_prompts(self.model, self.objective, self.source)
 
     @property
     def fingerprint(self) -> str:
@@ -46,13 +46,13 @@ class Job:
         return f"{self.source.fingerprint}{teacher}"
 
 
-def _told_of_prompts(model: Model, objective: Objective | Distillation, source: Source) -> Model:
+def _with_advice_on_prompts(model: Model, objective: Objective | Distillation, source: Source) -> Model:
     """The model as it will be, told how its prompts are written if the source has any."""
     if source.prompts is None:
         return model
     process = model.process
     require(
-        isinstance(objective, _SUITED) and not (isinstance(process, MultiMask) and process.tied_noise),
+        isinstance(objective, _SUITED) and not (process is not None and process.tied_noise),
         "data of --layout pairs are for masked, multi-mask and autoregressive models and for duo without its "
         f"relaxation; this job trains {type(objective).__name__} on {process!r}",
     )

@@ -15,6 +15,7 @@ import yaml
 
 from multimdm._files import write_text
 from multimdm.evaluation.nelbo import Nelbo
+from multimdm.models.layers import standing_weights
 from multimdm.objectives import Distillation
 from multimdm.objectives.base import TIMES
 from multimdm.process import debug_checks
@@ -39,7 +40,7 @@ class Outcome:
     model: Path
     """The directory that `multimdm.load` reads."""
     nelbo: Nelbo | None
-    """On held-out sequences; None if there are none."""
+    """The NELBO on held-out sequences; None if there are none."""
     seconds: dict[str, float]
     """Where the time of this process went: match, data, step, validate, sample, save, log."""
 
@@ -157,15 +158,17 @@ class _Run:
         with self._timed("step"):
             sums: dict[str, torch.Tensor] = {}
             by_time = torch.zeros(2, TIMES, dtype=torch.float64, device=self.engine.home)
-            for number, (_, batch) in enumerate(batches):
-                torch.manual_seed(derive(self.seed, "dropout", self.step, number, self.engine.rank))
-                with self.engine.accumulating(last=number == len(batches) - 1):
-                    result = self.objective(self.engine, batch)
-                    self.engine.backward(result.loss * (self.engine.ranks / tokens))
-                for name, value in {"loss": result.loss.detach(), **result.terms}.items():
-                    sums[name] = sums.get(name, 0.0) + value.double()
-                if result.by_time is not None:
-                    by_time += result.by_time
+            with standing_weights():
+                for number, (_, batch) in enumerate(batches):
+                    torch.manual_seed(derive(self.seed, "dropout", self.step, number, self.engine.rank))
+                    with self.engine.accumulating(last=number == len(batches) - 1):
+                        result = self.objective(self.engine, batch)
+                        # Gradients are means over ranks, so a sum over ranks needs a factor `ranks`.
+                        (result.loss * (self.engine.ranks / tokens)).backward()
+                    for name, value in {"loss": result.loss.detach(), **result.terms}.items():
+                        sums[name] = sums.get(name, 0.0) + value.double()
+                    if result.by_time is not None:
+                        by_time += result.by_time
             totals = self.signals.sum(self.engine, torch.cat([torch.stack(list(sums.values())), by_time.flatten()]))
             terms = dict(zip(sums, (totals[: len(sums)] / tokens).tolist(), strict=True))
             norm = self.engine.gradient_norm(self.train.clip)

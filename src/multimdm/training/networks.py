@@ -20,6 +20,7 @@ from multimdm.models import (
     LLaDAConfig,
     code_masks,
     expand_masks,
+    fade_masks,
     gate_time,
     look_both_ways,
     resemble_tokens,
@@ -124,13 +125,21 @@ def adapted_dit(recipe: AdaptRecipe, network: DiT, process: MultiMask) -> DiT:
                 network = tell_masks_apart(network, recipe.row_scale, derive(recipe.train.seed, "mask noise"))
             else:
                 network = resemble_tokens(network, process.assignment, recipe.row_scale)
+    # Masks of init that fade go on fading, by the schedule that is theirs from now on.
+    if (recipe.mask_fade and process.num_masks > 1) or network.config.mask_fade is not None:
+        require(
+            process.schedule.kind == "linear",
+            "process.alpha must be linear where masks fade (mask_fade): they do so by (1 - t) ** rho; got "
+            f"{process.schedule.kind}",
+        )
+        network = fade_masks(network, process.schedule.rho)
     return _seeing(network, recipe.conditioning, recipe.dropout)
 
 
 def adapted_llada(
     recipe: AdaptRecipe, network: LLaDA, process: MultiMask, rows: tuple[int, ...], adapter: Adapter
 ) -> LLaDA:
-    """With an adapter, and masks on these rows; while they are copies, it gives the logits it gave."""
+    """The network with an adapter, and masks on these rows; while they are copies, it gives the logits it gave."""
     network = expand_llada(network, rows, _mask_offsets(recipe, network, process))
     return attach(network, adapter, derive(recipe.train.seed, "lora"))
 
@@ -162,7 +171,7 @@ def llada_mask_rows(config: LLaDAConfig, recipe: AdaptRecipe, tokens: int) -> tu
     return reserved_rows(config, M, list(spare))
 
 
-def coupled(recipe: CoupleRecipe, network: Backbone) -> Backbone:
+def for_tied_noise(recipe: CoupleRecipe, network: Backbone) -> Backbone:
     """A network that sees what the recipe says: several masks that differ, noise, time."""
     if not isinstance(network, DiT):
         require(
@@ -175,6 +184,11 @@ def coupled(recipe: CoupleRecipe, network: Backbone) -> Backbone:
             "which has no place for them",
         )
         return network
+    require(
+        network.config.mask_fade is None,
+        f"the masks of {recipe.init} fade with time (mask_fade), and noise that is kept tells as much at all times: "
+        "begin with a model of one mask, or with an autoregressive one",
+    )
     if network.config.causal:
         network = look_both_ways(network)
     new_masks = network.config.num_masks == 1
@@ -196,7 +210,7 @@ def coupled(recipe: CoupleRecipe, network: Backbone) -> Backbone:
 
 
 def _seeing(network: DiT, conditioning: Literal["sigma", "time", "none"], dropout: float | None) -> DiT:
-    """With a sense of time, if it is to have one, and another dropout, if that is asked for."""
+    """The network with a sense of time, if it is to have one, and another dropout, if that is asked for."""
     network = network if conditioning == "none" else gate_time(network, conditioning)
     return network if dropout is None else with_dropout(network, dropout)
 

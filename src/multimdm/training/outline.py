@@ -6,19 +6,18 @@ from dataclasses import dataclass
 import torch
 
 from multimdm._checks import require
-from multimdm._files import read_json
 from multimdm.models import Backbone, DiT, DiTConfig, LLaDA, with_dropout
-from multimdm.objectives import Coupled, Distillation, Elbo, Objective
+from multimdm.objectives import Distillation, Elbo, Objective, Tied
 from multimdm.pipeline.hub import local_directory
 from multimdm.pipeline.llada import base_model_config, is_adapter, is_llada
-from multimdm.pipeline.settings import build_process, parse
+from multimdm.pipeline.settings import CheckpointSettings, build_process, read_file
 from multimdm.process import AnyProcess, MultiMask, Process, Schedule
 from multimdm.training.building import distillation_of, objective_of, settled
 from multimdm.training.networks import (
     adapted_dit,
     adapted_llada,
     adapter_of,
-    coupled,
+    for_tied_noise,
     llada_mask_rows,
     new_dit,
     new_llada,
@@ -58,7 +57,7 @@ class Outline:
 
 
 def read_start(init: str) -> Start:
-    """From the small files of a checkpoint."""
+    """The start, read from the small files of a checkpoint."""
     directory = local_directory(init)
     require(
         directory.is_dir(),
@@ -68,7 +67,7 @@ def read_start(init: str) -> Start:
         require(not is_adapter(directory), f"{init} is an adapter: dry runs begin with whole networks")
         config = base_model_config(directory)
         return Start(LLaDA(config, device="meta"), MultiMask(config.vocab_size, config.num_masks))
-    settings = parse(read_json(directory / "config.json"), str(directory / "config.json"))
+    settings = read_file(CheckpointSettings, directory / "config.json")
     process = None if settings.process is None else build_process(settings.process, None)
     return Start(_on_meta(settings.network), process)
 
@@ -83,7 +82,7 @@ def outline(recipe: TrainingRecipe, texts: Texts, start: Start | None) -> Outlin
     if isinstance(recipe, DistillRecipe):
         return _distilled(recipe, texts, start)
     assert isinstance(recipe, CoupleRecipe)
-    return _coupled(recipe, texts, start)
+    return _tied(recipe, texts, start)
 
 
 def _pretrained(recipe: PretrainRecipe, texts: Texts) -> Outline:
@@ -110,8 +109,8 @@ def _adapted(recipe: AdaptRecipe, texts: Texts, start: Start) -> Outline:
 
 
 def _distilled(recipe: DistillRecipe, texts: Texts, start: Start) -> Outline:
-    require(isinstance(start.process, Process), f"init must be a model of a discrete process; it has {start.process!r}")
-    assert isinstance(start.process, Process)
+    if not isinstance(start.process, Process):
+        raise ValueError(f"init must be a model of a discrete process; it has {start.process!r}")
     network = start.network
     if isinstance(network, DiT) and recipe.dropout is not None:
         network = with_dropout(network, recipe.dropout)
@@ -119,15 +118,16 @@ def _distilled(recipe: DistillRecipe, texts: Texts, start: Start) -> Outline:
     return Outline(network, start.process, objective, copy.deepcopy(start.network), texts)
 
 
-def _coupled(recipe: CoupleRecipe, texts: Texts, start: Start) -> Outline:
-    network = coupled(recipe, start.network)
-    masks = _masks(recipe.process or ProcessChoice(), network.config.num_masks, network.config.vocab_size)
+def _tied(recipe: CoupleRecipe, texts: Texts, start: Start) -> Outline:
+    network = for_tied_noise(recipe, start.network)
+    choice = recipe.process or ProcessChoice()
+    masks = _masks(choice, network.config.num_masks, network.config.vocab_size, tied_noise=True)
     process = masks.tied(recipe.noise_shown)
-    return Outline(network, process, Coupled(process, recipe.shares, recipe.weight), None, texts)
+    return Outline(network, process, Tied(process, recipe.shares, recipe.weight), None, texts)
 
 
-def _masks(choice: ProcessChoice, num_masks: int, vocab_size: int) -> MultiMask:
-    return MultiMask(vocab_size, num_masks, Schedule(choice.rho, choice.alpha))
+def _masks(choice: ProcessChoice, num_masks: int, vocab_size: int, tied_noise: bool = False) -> MultiMask:
+    return MultiMask(vocab_size, num_masks, Schedule(choice.rho, choice.alpha), tied_noise=tied_noise)
 
 
 def _on_meta(config: DiTConfig) -> DiT:

@@ -22,7 +22,7 @@ class Overall:
         self._start, self._before, self._last_line = time.monotonic(), 0.0, 0.0
         self._console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not speaks())
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[numbers]}"),
@@ -58,7 +58,7 @@ class Overall:
         self._before += self._costs[stage]
 
     def done(self, share: float, numbers: str = "") -> None:
-        """So much of this stage is done."""
+        """Show that so much of this stage is done."""
         self._begun[self._stage] = share
         now, left = time.monotonic(), self.left
         about = f"about {clock(left)} left" if left is not None else ""
@@ -79,11 +79,11 @@ class Overall:
 
     @property
     def _completed(self) -> float:
-        """In the measure of costs."""
+        """How much of all stages is done, in the measure of their costs."""
         return sum(self._costs[stage] * part for stage, part in self._begun.items())
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._console.print(inert(text), markup=False)
 
 
@@ -95,7 +95,7 @@ class StageWatcher:
         self._first: int | None = None
 
     def advance(self, step: int) -> None:
-        """So many steps are done; the first time, by an earlier run."""
+        """Show that so many steps are done; at the first call they are those of an earlier run."""
         if self._first is None:
             self._first = step
             self._overall.begin(self._stage, self._text, step / self._steps)
@@ -104,7 +104,7 @@ class StageWatcher:
             self._overall.say(f"{self._stage}: about {clock(self._overall.left or 0.0)} left for all stages")
 
     def show(self, step: int, numbers: dict[str, Any]) -> None:
-        """New numbers."""
+        """Show new numbers."""
         self._overall.done(step / self._steps, one_line(numbers))
 
     def say(self, text: str) -> None:

@@ -18,6 +18,7 @@ from multimdm.process import (
     modulo,
     random_balanced,
 )
+from multimdm.process.assignment import own_masks
 from multimdm.training.schema import AdaptRecipe, PretrainRecipe
 from multimdm.training.settings import ProcessChoice
 from multimdm.training.sources import Source
@@ -45,11 +46,16 @@ def multi_mask(
     seed: int,
     vocab_size: int | None = None,
     embeddings: Tensor | None = None,
+    tied_noise: bool = False,
 ) -> MultiMask:
-    """Over the tokens of the data, or a larger vocabulary that has them first; embeddings are of a trained model."""
+    """Over the tokens of the data, or a larger vocabulary that has them first; embeddings are of a trained model.
+
+    With tied noise there may be more masks than tokens; then every token has one of its own, whatever is asked for.
+    """
     V = source.tokenizer.vocab_size if vocab_size is None else vocab_size
-    assignment = _assignment(choice, num_masks, source, seed, V, embeddings)
-    return MultiMask(V, num_masks, Schedule(choice.rho, choice.alpha), assignment, readout=choice.readout)
+    alone = tied_noise and num_masks > V
+    assignment = own_masks(V) if alone else _assignment(choice, num_masks, source, seed, V, embeddings)
+    return MultiMask(V, num_masks, Schedule(choice.rho, choice.alpha), assignment, tied_noise, readout=choice.readout)
 
 
 def _assignment(
@@ -72,14 +78,14 @@ def _assignment(
 
 
 def same_masks(choice: ProcessChoice, init: str, seed: int, start: Model, source: Source) -> MultiMask:
-    """Those of init, with the schedule that is asked for: the paths are new. Other masks are refused."""
+    """The masks of init, with the schedule that is asked for: the paths are new. Other masks are refused."""
     process = start.process
     assert isinstance(process, MultiMask)
     same, made = choice.num_masks == process.num_masks, _assignment_by(start)
     if same and made is not None:
         same = choice.assignment == made
     elif same and choice.assignment != "clustered":  # what clusters were before training cannot be found again
-        asked = multi_mask(choice, choice.num_masks, source, seed, process.vocab_size)
+        asked = multi_mask(choice, choice.num_masks, source, seed, process.vocab_size, tied_noise=process.tied_noise)
         same = torch.equal(asked.assignment, process.assignment)
     require(
         same,
@@ -87,7 +93,8 @@ def same_masks(choice: ProcessChoice, init: str, seed: int, start: Model, source
         f"{choice.num_masks} masks, assignment {choice.assignment}",
     )
     schedule = Schedule(choice.rho, choice.alpha)
-    return MultiMask(process.vocab_size, process.num_masks, schedule, process.assignment, readout=process.readout)
+    kept = process.assignment, process.tied_noise
+    return MultiMask(process.vocab_size, process.num_masks, schedule, *kept, readout=process.readout)
 
 
 def check_continued(recipe: AdaptRecipe, process: MultiMask) -> None:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from multimdm.data.cells import as_stored
 from multimdm.data.prepared import Example
 from multimdm.evaluation.teachers import QuantileTeacher
 from multimdm.evaluation.teachers.base import cells_of_text
@@ -66,14 +67,14 @@ class FreshCells:
         self._block: tuple[int, Cells] | None = None
 
     def ready(self) -> bool:
-        """At any time."""
+        """Whether there is nothing to prepare: always."""
         return True
 
     def prepare(self) -> None:
         """There is nothing to prepare."""
 
     def of(self, first: int, example: Example) -> Cells:
-        """From the blocks that have them."""
+        """The cells, from the blocks that have them."""
         last = first + len(example.ids) - 1
         found = [self._cells(number) for number in range(first // _BLOCK, last // _BLOCK + 1)]
         lower, width = (torch.cat(column) for column in zip(*found, strict=True))
@@ -82,10 +83,17 @@ class FreshCells:
 
     def _cells(self, number: int) -> Cells:
         if self._block is None or self._block[0] != number:
-            block = self._source.train(number * _BLOCK, _BLOCK)
-            found = cells_of_text(self._quantiles.teacher, block.ids, block.valid, self._quantiles.order)
+            found = self._computed(number * _BLOCK)
             self._block = number, found
         return self._block[1]
+
+    def _computed(self, first: int) -> Cells:
+        teacher, order, source = self._quantiles.teacher, self._quantiles.order, self._source
+        if not isinstance(source, PreparedSource):
+            block = source.train(first, _BLOCK)
+            return cells_of_text(teacher, block.ids, block.valid, order, first)
+        block = source.training[source.rows(first, _BLOCK).numpy()]
+        return as_stored(cells_of_text(teacher, block.ids, source.drawn(block.valid), order, first))
 
 
 class QuantilePairs:
@@ -114,7 +122,7 @@ class QuantilePairs:
         return {}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Nothing is to be taken up."""
+        """Take up nothing."""
 
 
 class WrittenPairs:
@@ -181,12 +189,18 @@ def quantile_pairs(
     seed: int,
     say: Say,
     asked: Callable[[], bool] = lambda: False,
+    met: int | None = None,
 ) -> Pairs:
-    """What the settings ask for, on the device of the run. `asked` tells whether the run is to stop."""
+    """What the settings ask for, on the device of the run. `asked` tells whether the run is to stop.
+
+    `met` is how many texts the run meets, None if more than there are. Prepared data of which it does not meet each
+    text once are too many to be looked at before the first step: cells are then computed as they come. Several ranks
+    would all compute the same blocks; they share the work of stored cells.
+    """
     quantiles.teacher.to(engine.device)
     if quantiles.settings.texts == "teacher":
         return WrittenPairs(quantiles, engine, process, source, seed)
-    if isinstance(source, PreparedSource):
+    if isinstance(source, PreparedSource) and (met is None or met > len(source.training) or engine.ranks > 1):
         cells = StoredCells(quantiles.teacher, quantiles.settings.order, quantiles.order, source, engine, say, asked)
     else:
         cells = FreshCells(quantiles, source)

@@ -3,23 +3,23 @@
 import json
 import re
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ArgsKwargs
 
+from multimdm._complaints import explain
 from multimdm._files import check_plain, read_text
+from multimdm._hints import nearest
 from multimdm._inert import inert, shown
 from multimdm.training.schema import RECIPES, TrainingRecipe
 
 Recipe = TypeVar("Recipe")
 _MOST_BYTES, _MOST_VALUES = 2**20, 10_000
-"""Of a recipe. YAML can name a part and repeat it: a page of text may stand for more than memory holds."""
+"""The bounds of a recipe. YAML can name a part and repeat it: a page of text may stand for more than memory holds."""
 _LONGEST_KEY = 80
-"""In an error."""
+"""The most characters of a key in an error."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -93,20 +93,17 @@ def set_key(data: dict[str, Any], key: str, value: Any) -> None:
     data[last] = value
 
 
+def flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every value under the key that `set_key` sets it by."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
 def dump_recipe(recipe: Any) -> dict[str, Any]:
-    """As plain data for JSON and YAML."""
+    """The recipe as plain data for JSON and YAML."""
     return TypeAdapter(type(recipe)).dump_python(recipe, mode="json")
-
-
-def explain(error: ValidationError, where: str) -> str:
-    """The first complaint of a validation, in one line."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "missing":
-        return f"{where}: {key} is missing"
-    value = "" if isinstance(first["input"], dict | ArgsKwargs) else f"; got {shown(first['input'])}"
-    return inert(f"{where}: {key + ': ' if key else ''}{message}{value}")
 
 
 def _check_keys(data: dict[str, Any], kind: Any, where: str, path: tuple[str, ...]) -> None:
@@ -125,9 +122,9 @@ def _nearest(key: str, known: dict[str, Any], path: tuple[str, ...]) -> str:
     for name, inner in known.items():  # a key of a section, written outside of it
         if inner is not None and key in {field.name for field in fields(inner)}:
             return f"did you mean '{'.'.join((*path, name, key))}'?"
-    near = get_close_matches(key, known, n=1, cutoff=0.5)
-    if near:
-        return f"did you mean '{'.'.join((*path, near[0]))}'?"
+    near = nearest(key, known, cutoff=0.5)
+    if near is not None:
+        return f"did you mean '{'.'.join((*path, near))}'?"
     return f"the keys here are: {', '.join(known)}"
 
 

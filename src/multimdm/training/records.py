@@ -84,6 +84,24 @@ def validation_loss(record: dict[str, Any]) -> float:
     return record[_EXACT] if _EXACT in record else record[_BOUND]
 
 
+def last_validation(out: Path) -> str | None:
+    """What the last validation of a run found, in words; None if there is none that can be read."""
+    try:
+        record = read_records(out, "valid")[-1]
+        name = "negative log-likelihood" if _EXACT in record else "NELBO"
+        name = (
+            "cost of one step, at most"
+            if record["one_step"]
+            else name
+            if record["bound"]
+            else "loss, which is no bound"
+        )
+        found = f"{name} {validation_loss(record):.4f} ± {record['standard_error']:.4f} nats/token"
+        return f"validated after {record['step']:,} steps: {found}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
 def _cut_after(path: Path, step: int) -> None:
     """Drop the records of later steps, and a last line that was not finished."""
     if not path.exists():
@@ -113,10 +131,10 @@ class _Tracker:
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Numbers as they are, and texts as a table."""
-        told = {f"{kind}/{key}": value for key, value in values.items() if isinstance(value, int | float)}
+        logged = {f"{kind}/{key}": value for key, value in values.items() if isinstance(value, int | float)}
         if "texts" in values:
-            told[f"{kind}/texts"] = self._table([inert(text) for text in values["texts"]])
-        self.run.log({**told, "step": step})
+            logged[f"{kind}/texts"] = self._table([inert(text) for text in values["texts"]])
+        self.run.log({**logged, "step": step})
 
     def _table(self, texts: list[str]) -> Any:
         if self._library.__name__ == "wandb":

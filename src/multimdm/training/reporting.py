@@ -5,12 +5,12 @@ from collections import defaultdict
 import torch
 from torch import Tensor
 
+from multimdm.objectives import Distillation
 from multimdm.objectives.base import TIMES
 from multimdm.pipeline import Model
 from multimdm.pipeline.about import kind_of, size_of
-from multimdm.process import MultiMask
 from multimdm.training.engine import Engine
-from multimdm.training.gpus import flops_per_token, utilisation
+from multimdm.training.gpus import flops_per_token, share_asked, utilisation
 from multimdm.training.job import Job
 from multimdm.training.schema import TrainingRecipe
 from multimdm.training.sources import PreparedSource, Source, TalesSource
@@ -19,7 +19,7 @@ from multimdm.training.sources import PreparedSource, Source, TalesSource
 def header(
     name: str, model: Model, source: Source, recipe: TrainingRecipe, engine: Engine, validated: int
 ) -> list[str]:
-    """In lines. `validated` is the number of held-out sequences that are used."""
+    """What is trained on what, in lines. `validated` is the number of held-out sequences that are used."""
     trained, every = (sum(x.numel() for x in weights) for weights in (engine.weights, engine.network.parameters()))
     some = "" if trained == every else f", of which {trained / 1e6:,.2f} million are trained"
     lines = [
@@ -48,7 +48,7 @@ def _data(source: Source, recipe: TrainingRecipe) -> str:
 
 
 def number_of(epochs: float) -> str:
-    """With three digits, or as many as a large number has."""
+    """The number with three digits, or with as many as a large one has."""
     return f"{epochs:.3g}" if epochs < 1000 else f"{epochs:,.0f}"
 
 
@@ -106,8 +106,9 @@ class Window:
         cost = {"data_seconds": data, "step_seconds": step}
         if engine.device.type == "cuda":
             cost["peak_memory"] = float(torch.cuda.max_memory_allocated(engine.device))
-        asked = 0.5 if isinstance(job.model.process, MultiMask) else 1.0
-        each = flops_per_token(engine.network, job.source.length, asked, job.teacher is not None)
+        asked = share_asked(job.model.process)
+        calls = job.objective.teacher_calls if isinstance(job.objective, Distillation) else 0
+        each = flops_per_token(engine.network, job.source.length, asked, calls)
         tokens = self._tokens / self._steps
         share = utilisation(each * tokens / engine.ranks, data + step, engine.device)
         return cost if share is None else {**cost, "utilisation": share}

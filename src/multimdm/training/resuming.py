@@ -6,7 +6,7 @@ from typing import Any
 from multimdm.pipeline.files import fingerprint_of_checkpoint
 from multimdm.pipeline.hub import local_directory
 from multimdm.training.checkpoints import Checkpoint, Checkpoints, open_checkpoint
-from multimdm.training.recipes import dump_recipe, parse_recipe
+from multimdm.training.recipes import dump_recipe, flat, parse_recipe
 from multimdm.training.schema import TrainingRecipe
 
 Resume = str
@@ -40,7 +40,7 @@ def check_same_run(found: Checkpoint, asked: TrainingRecipe, data: str) -> None:
     # A checkpoint of an older version may lack keys: their defaults are what it was trained with.
     found_recipe = dump_recipe(parse_recipe(found.recipe, type(asked), str(found.path)))
     recipe = dump_recipe(asked)
-    old, new = _flat(_essential(found_recipe, recipe)), _flat(_essential(recipe, recipe))
+    old, new = flat(_essential(found_recipe, recipe)), flat(_essential(recipe, recipe))
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not _moved(found, key, new.get(key)):
             raise ValueError(
@@ -56,8 +56,8 @@ def check_same_run(found: Checkpoint, asked: TrainingRecipe, data: str) -> None:
 
 def starts_of(recipe: TrainingRecipe) -> dict[str, str]:
     """Key -> fingerprint of the checkpoint that it names, for those that are directories here."""
-    flat = _flat(dump_recipe(recipe))
-    return {key: found for key in _STARTS if (found := _fingerprint(flat.get(key))) is not None}
+    settings = flat(dump_recipe(recipe))
+    return {key: found for key in _STARTS if (found := _fingerprint(settings.get(key))) is not None}
 
 
 def _moved(found: Checkpoint, key: str, place: Any) -> bool:
@@ -84,10 +84,3 @@ def _essential(recipe: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         train.pop("steps")
     data = {key: value for key, value in recipe["data"].items() if key != "path"}  # its contents are compared
     return {**{key: value for key, value in recipe.items() if key != "log"}, "data": data, "train": train}
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from multimdm.models.layers import standing_weights
 from multimdm.objectives import Distillation, Objective
 from multimdm.pipeline import Model
 from multimdm.pipeline.settings import same_process
@@ -24,7 +25,7 @@ class RunState:
     """The network in its engine, its moving average, its teacher, and texts with their noise, as the job has them."""
 
     def __init__(self, job: Job, engine: Engine, say: Callable[[str], None], asked: Callable[[], bool]) -> None:
-        """`say` is told of work on the noise; `asked` tells whether the run is to stop."""
+        """`say` is called with a line about work on the noise; `asked` tells whether the run is to stop."""
         self.job, self.engine = job, engine
         self.recipe = dump_recipe(job.recipe)
         self.seed = stage_seed(job.recipe.train.seed, job.model.lineage)
@@ -39,7 +40,8 @@ class RunState:
             return None
         if not isinstance(process, MultiMask):
             raise ValueError(f"{job.name} is to tie texts to masks, but its process is {process!r}")
-        return quantile_pairs(job.quantiles, self.engine, process, job.source, self.seed, say, asked)
+        met = job.recipe.train.steps * job.recipe.train.batch_size
+        return quantile_pairs(job.quantiles, self.engine, process, job.source, self.seed, say, asked, met)
 
     def objective(self) -> Objective:
         """That of the job, with its teacher, if it has one."""
@@ -53,7 +55,8 @@ class RunState:
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """The network has the averaged weights inside the block, and neither dropout nor gradients."""
-        with self.engine.evaluating(), self.ema.applied() if self.ema is not None else nullcontext():
+        applied = self.ema.applied() if self.ema is not None else nullcontext()
+        with self.engine.evaluating(), applied, standing_weights():  # in this order: the average comes first
             yield
 
     def model(self, step: int) -> Model | None:

@@ -56,7 +56,7 @@ class PretrainRecipe(TrainingRecipe):
     relaxation: Relaxation | None = None
     """Duo's curriculum; without it, duo is trained on its NELBO from the start."""
     context: ContextSettings = ContextSettings()
-    """Of mdlm and multimdm: mistakes in what the network is shown."""
+    """Mistakes in what the network is shown; for mdlm and multimdm."""
 
     @model_validator(mode="after")
     def _check(self) -> "PretrainRecipe":
@@ -82,7 +82,7 @@ class AdaptRecipe(TrainingRecipe):
     backbone: Literal["dit", "llada"] = "dit"
     """dit: all weights are trained. llada: a LLaDA checkpoint in its published layout gets an adapter (lora)."""
     lora: LoraSettings = LoraSettings()
-    """Of backbone llada."""
+    """The adapter; for backbone llada."""
     process: ProcessChoice = ProcessChoice()
     identification: Ramp = Ramp()
     conditioning: Literal["sigma", "time", "none"] = "sigma"
@@ -93,7 +93,10 @@ class AdaptRecipe(TrainingRecipe):
     predictions that it gave before. noise: copies with noise, so that they can be told apart. tokens: copies moved
     towards the embeddings of the tokens for which each is designated, so that they mean something at once."""
     mask_scale: PositiveFloat | None = None
-    """Of noise and tokens: how large what is added is beside the entries of the mask's row; 0.1 unless given."""
+    """How large what noise and tokens add is beside the entries of the mask's row; 0.1 unless given."""
+    mask_fade: bool = False
+    """Let what tells the rows of masks apart fade with beta_t: at time t a mask is its token's designated one with
+    probability beta_t, and pure noise otherwise. Masks of init that fade already go on fading."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
     context: ContextSettings = ContextSettings()
@@ -106,6 +109,8 @@ class AdaptRecipe(TrainingRecipe):
                 raise ValueError(f"conditioning must be none for backbone llada; got {self.conditioning!r}")
             if self.dropout is not None:
                 raise ValueError(f"dropout must be left out for backbone llada (see lora.dropout); got {self.dropout}")
+            if self.mask_fade:
+                raise ValueError("mask_fade must be left out for backbone llada, which does not see t")
         elif self.lora != LoraSettings():
             raise ValueError("lora is for backbone llada; the backbone is dit: leave it out")
         if self.mask_scale is not None and self.mask_rows == "copies":
@@ -127,30 +132,32 @@ class CoupleRecipe(TrainingRecipe):
     """The checkpoint to start from: a directory or a name on the Hub. An autoregressive model of ours, which is its own
     teacher unless another is named, or a network with one mask or several."""
     process: ProcessChoice | None = None
-    """Of an init with one mask: the masks to make of it. An init with several keeps its own, whose num_masks and
-    assignment must then be named here; the schedule (rho, alpha) may be another."""
+    """The masks to make of an init with one mask. An init with several keeps its own, whose num_masks and assignment
+    must then be named here; the schedule (rho, alpha) may be another."""
     quantile: QuantileSettings = QuantileSettings()
     """Whose numbers they are, and of which texts."""
     mask_codes: NonNegativeFloat = 1.0
-    """Of an init without masks or with one: rows that say where in [0, 1) the bucket of a mask lies, beside the size
-    of tokens' rows. Without them (0) what the masks mean has to be found."""
+    """Size of the rows that say where in [0, 1) the bucket of a mask lies, as a multiple of the size of tokens' rows;
+    for an init without masks or with one. Without such rows (0) what the masks mean has to be learnt."""
     noise_shown: bool = True
-    """Show the network x_1 beside x_t, at every position and time, by rows that begin at zero. Else it sees x_t alone,
-    and forgets what is revealed; so for LLaDA."""
+    """Show the network x_1 beside x_t, at every position and time, by rows that begin at zero. Else, as for LLaDA, it
+    sees x_t alone, and the noise of a position that is revealed is forgotten."""
     at_one: BelowOne = 0.25
-    """Share of the batch at t = 1, where sampling begins. What the shares leave is under random masks, at all times."""
+    """Share of the batch at t = 1, where sampling begins. What at_one, surest and drafts leave is under random masks,
+    at all times."""
     surest: BelowOne = 0.0
     """Share at states like those of a sampler by confidence: the positions that the network is surest of from noise
     alone are revealed. Costs another call of the network, without gradient."""
     drafts: BelowOne = 0.0
     """Share at whole drafts of its own, all of which is to be predicted again: for the order rewrite."""
     prompts: BelowOne = 0.0
-    """Share, of sequences of every kind, whose beginning is given, with no noise behind it, as that of a prompt."""
+    """Share of the sequences of every kind whose beginning is given like a prompt, without noise."""
     advice: SamplingAdvice | None = None
-    """How the model wants to be sampled, for who does not say otherwise. Without it: by confidence at temperature 0,
-    since the noise carries all chance."""
+    """How the model wants to be sampled, unless told otherwise. Without it: by confidence at temperature 0, since all
+    that is random is in the noise."""
     weight: Literal["elbo", "even"] = "elbo"
-    """Of the other times. elbo: every position counts once, at the time of its reveal. even: all hidden positions."""
+    """How positions under random masks are weighted. elbo: every position counts once, at the time of its reveal. even:
+    all hidden positions count alike, at all times."""
     conditioning: Literal["sigma", "time", "none"] = "sigma"
     """What the network is to see of t from now on, if it saw nothing; it begins behind a gate at zero. none: LLaDA."""
     dropout: BelowOne | None = None
@@ -172,7 +179,11 @@ class CoupleRecipe(TrainingRecipe):
                 "process.readout must be posterior where noise is tied to the text; got context: leave it out"
             )
         _ = self.shares  # together they must not exceed 1
-        check_sets(self.quantile, self.train)
+        if self.quantile.texts == "teacher" and self.quantile.size % self.train.batch_size:
+            raise ValueError(  # a step's texts must belong to one set
+                f"quantile.size must be a multiple of train.batch_size, {self.train.batch_size}; got "
+                f"{self.quantile.size}"
+            )
         return self
 
     @property
@@ -195,27 +206,15 @@ class DistillRecipe(TrainingRecipe):
     """Consistency distillation: along shared-Gumbel paths, along DUO's Gaussian ones (DCD), and its controls."""
     sdtt: SdttSettings | None = None
     """Self-distillation through time."""
-    quantile: QuantileSettings | None = None
-    """Of an init with quantile noise, with consistency along anchored paths or sdtt: give its teacher."""
     dropout: BelowOne | None = None
     """Instead of the dropout of the checkpoint."""
     context: ContextSettings = ContextSettings()
-    """Of masks, but not of quantile noise: mistakes in the states that student and teacher are shown."""
+    """Mistakes in the states that student and teacher are shown; for masks."""
 
     @model_validator(mode="after")
     def _check(self) -> "DistillRecipe":
         if (self.consistency is None) == (self.sdtt is None):
             raise ValueError("give one of the sections consistency and sdtt: they are two ways to distil")
-        if self.context.by != "none" and self.quantile is not None:
-            raise ValueError("context is not for quantile noise, which would contradict the mistakes: leave it out")
-        if self.quantile is not None:
-            check_sets(self.quantile, self.train)
-            if self.consistency is not None and self.consistency.coupling != "anchored":
-                raise ValueError(
-                    "quantile needs consistency.coupling: anchored, or sdtt: paths that end in the text's own noise"
-                )
-            if self.quantile.teacher is None:
-                raise ValueError("quantile.teacher must be given: a model with quantile noise is not autoregressive")
         if self.train.steps % self.rounds.rounds:
             raise ValueError(
                 f"train.steps must be a multiple of the number of rounds, {self.rounds.rounds}; got {self.train.steps}"
@@ -228,14 +227,6 @@ class DistillRecipe(TrainingRecipe):
         settings = self.consistency or self.sdtt
         assert settings is not None
         return settings
-
-
-def check_sets(quantile: QuantileSettings, train: TrainSettings) -> None:
-    """A step's texts must belong to one set, if they come in sets."""
-    if quantile.texts == "teacher" and quantile.size % train.batch_size:
-        raise ValueError(
-            f"quantile.size must be a multiple of train.batch_size, {train.batch_size}; got {quantile.size}"
-        )
 
 
 RECIPES: dict[str, type[TrainingRecipe]] = {

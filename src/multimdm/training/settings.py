@@ -19,7 +19,7 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 USUAL_MASK_SCALE = 0.1
-"""How much new masks differ, beside the size of their rows' entries."""
+"""How much new masks differ, as a multiple of the size of their rows' entries."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -30,16 +30,16 @@ class DataSettings:
     """tales: the built-in corpus, new stories without end. prepared: a directory that `multimdm prepare` wrote, which a
     path alone implies. none: no data, where a teacher writes all texts (couple with quantile.texts: teacher)."""
     path: str | None = None
-    """Of prepared data: the directory. If it has the folders train and valid, they are used as such."""
+    """The directory of prepared data. If it has the folders train and valid, they are used as such."""
     valid: str | None = None
-    """Of prepared data: another directory to validate on."""
+    """Another directory of prepared data, to validate on."""
     learn_padding: bool | None = None
-    """Of prepared data: predict padding like any token, so that the model learns how long texts are; figures per token
-    then count it. Else padding is hidden, and nothing is learnt of lengths. Default: yes for --layout padded, no for
-    packed sequences; of prompts and answers (--layout pairs) what follows an answer is always learnt, as its end."""
+    """Predict the padding of prepared data like any token, so that the model learns how long texts are; figures per
+    token then count it. Else padding is hidden, and nothing is learnt of lengths. Default: yes for --layout padded, no
+    for packed sequences; what follows an answer (--layout pairs) is always learnt, as its end."""
     length: Positive = 48
-    """Of tales: tokens per story, padding included; 48 is the least. Of none: tokens per text. Prepared data have their
-    own length."""
+    """Tokens per story of tales, padding included, at least 48; with kind none, tokens per text. Prepared data have
+    their own length."""
 
     @model_validator(mode="before")
     @classmethod
@@ -71,7 +71,7 @@ class NetworkSettings:
     architecture: Literal["dit", "llada"] = "dit"
     """MDLM's and DUO's diffusion transformer, or LLaDA's bidirectional LLaMA, which sees no time and has no dropout."""
     size: Literal["tiny", "mini", "base", "small"] = "small"
-    """From a laptop's (tiny, about 1 million parameters) to the paper's (small, 170 million)."""
+    """The size, from a laptop's (tiny, about 1 million parameters) to the paper's (small, 170 million)."""
     hidden_dim: Positive | None = None
     """Instead of the size's own width."""
     num_blocks: Positive | None = None
@@ -128,14 +128,15 @@ class ProcessChoice:
     """beta_t = alpha_t ** rho: how long a hidden token stays at its designated mask."""
     alpha: Literal["linear", "cosine"] = "linear"
     ranks: tuple[PositiveFloat, PositiveFloat] = USUAL_RANKS
-    """Of candi: how far noise buries a hidden token at t = 0 and t = 1, as expected ranks among all tokens."""
+    """How far the noise of candi buries a hidden token at t = 0 and t = 1, as expected ranks among all tokens."""
     assignment: Literal["modulo", "random", "frequency", "clustered"] = "modulo"
-    """Which mask is designated for a token: its id mod M, a random one, such that masks are equally frequent, or one
-    for tokens with similar embeddings in the checkpoint that is continued."""
+    """Which mask is designated for a token. modulo: its id mod M. random: any, all masks with equally many tokens.
+    frequency: one by which masks are equally frequent. clustered: tokens whose embeddings are similar in the checkpoint
+    that is continued share a mask."""
     readout: Readout = "posterior"
     """What the network's prediction is taken for. posterior: what context and own mask tell together, as in the paper;
     the network has to learn to read both. context: what the context tells; the own mask is read by Bayes' rule, and the
-    network learns to read those of other positions. Of one mask, which tells nothing, both are the same."""
+    network learns to read those of other positions. With one mask, which tells nothing, both are the same."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -146,7 +147,7 @@ class TrainSettings:
     batch_size: Positive = 1024
     """Sequences per step, over all ranks and all parts of gradient accumulation."""
     times: TimeSettings = TimeSettings()
-    """Of all diffusion but quantile noise, whose shares say which times it is trained on."""
+    """Which times diffusion is trained on; with quantile noise its shares say that."""
     micro_batch: Positive | None = None
     """Sequences that one rank works on at once. The rest is accumulated; without it, nothing is."""
     learning_rate: PositiveFloat = 3e-4
@@ -155,7 +156,8 @@ class TrainSettings:
     warmup: NonNegative = 2500
     """Steps over which the learning rate grows from zero."""
     decay: Literal["constant", "cosine"] = "constant"
-    """What follows: the same rate to the end, or half a cosine down to final_rate of it."""
+    """How the learning rate goes on after the warmup. constant: as it is. cosine: down to final_rate of it, by half a
+    cosine."""
     final_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     clip: PositiveFloat | None = 1.0
     """The largest norm of the gradient; longer ones are scaled down."""
@@ -165,7 +167,8 @@ class TrainSettings:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 arithmetic on a GPU that has it, else float32. Weights are float32 always."""
     strategy: Literal["ddp", "fsdp"] = "ddp"
-    """With several ranks: every rank has all weights, or a share of them (and of the optimiser's state)."""
+    """How several ranks share the work. ddp: every rank has all weights. fsdp: every rank has a share of them, and of
+    the optimiser's state."""
     compile: bool = False
     """Compile the blocks of the network with torch.compile."""
     recompute: bool = False
@@ -183,9 +186,9 @@ class LogSettings:
     validate_every: NonNegative = 5000
     """Steps between estimates of the NELBO on held-out sequences; 0 for the end only."""
     validation_sequences: Positive = 1024
-    """How many of them, at most."""
+    """How many held-out sequences are used, at most."""
     validation_draws: Positive = 1
-    """Times that are drawn for each of them."""
+    """Times that are drawn for each held-out sequence."""
     sample_every: NonNegative = 5000
     """Steps between generated texts; 0 for none."""
     samples: Positive = 4
@@ -193,7 +196,7 @@ class LogSettings:
     """Network calls per generated text."""
     checkpoint_every: Positive = 1000
     keep: Positive = 2
-    """Checkpoints to keep."""
+    """How many checkpoints are kept."""
     tensorboard: bool = True
     wandb: str | None = None
     """Name of a Weights & Biases project to log to as well."""
@@ -209,13 +212,13 @@ class LoraSettings:
     alpha: PositiveFloat = 16.0
     """What LoRA adds is multiplied by alpha / rank."""
     dropout: BelowOne = 0.0
-    """Of LoRA's input."""
+    """Dropout of LoRA's input."""
     rows: Literal["reserved", "appended"] = "reserved"
     """Where the masks lie: on rows of ids that no text has, or on new rows behind the embedding."""
     spare: tuple[NonNegative, ...] | None = None
     """The ids that no text has. Default: those of the published vocabulary, else those that the tokenizer lacks."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the frozen weights in memory; auto is what the files have. What is trained is float32 always."""
+    """The precision of the frozen weights in memory; auto is what the files have. What is trained is float32 always."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -234,6 +237,6 @@ class QuantileSettings:
     """data: training texts, and the numbers that would draw them. teacher: numbers, and the texts that they draw, so
     that no data are needed; x_1 is then uniform exactly."""
     size: Positive = 512
-    """Of texts that the teacher writes: how many at a time; must be a multiple of train.batch_size."""
+    """How many texts the teacher writes at a time; must be a multiple of train.batch_size."""
     reuse: Positive = 4
-    """Of texts that the teacher writes: how often each is trained on before new ones are written."""
+    """How often a text of the teacher is trained on before new ones are written."""

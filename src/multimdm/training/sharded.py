@@ -54,9 +54,9 @@ def read_shards(directory: Path, spread: Mapping[str, Tensor]) -> dict[str, Tens
     reader = HuggingFaceStorageReader(str(directory))
     found = reader.read_metadata().state_dict_metadata
     tensors: dict[str, Tensor] = {
-        name: torch.empty_like(spread[name]) if name in spread else torch.empty(told.size, dtype=told.properties.dtype)
-        for name, told in found.items()
-        if isinstance(told, TensorStorageMetadata)
+        name: torch.empty_like(spread[name]) if name in spread else torch.empty(kept.size, dtype=kept.properties.dtype)
+        for name, kept in found.items()
+        if isinstance(kept, TensorStorageMetadata)
     }
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # that nobody is asked, which is meant
         load(tensors, storage_reader=reader, no_dist=True)  # what a rank needs it finds by itself

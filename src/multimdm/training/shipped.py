@@ -1,10 +1,10 @@
 """The recipes that come with the package, in a folder for each command: found by name, with a word on each."""
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
 
 import multimdm
+from multimdm._hints import hint
 from multimdm.training.schema import RECIPES
 
 _SENTENCE = re.compile(r"(?<!App)\.(?= [A-Z0-9]|$)")
@@ -38,20 +38,19 @@ def find_recipe(name: str) -> Path:
 def find_file(name: str, what: str, *folders: str) -> Path:
     """The file of this path, or of this name among those that come with the package in these folders of recipes.
 
-    recipes/NAME.yaml stands for the name too: so a recipe was called before every command had a folder.
+    recipes/FOLDER/NAME.yaml stands for the name too, where there is no checkout.
     """
     path = Path(name)
     if path.is_file():
         return path
+    known = shipped(*folders)
+    places = [Path(), *(Path("recipes", folder) for folder in folders)]
+    if path.stem in known and path.parent in places:
+        return known[path.stem]  # before directories: a run may lie here that bears the name of its recipe
     if path.is_dir():
         raise ValueError(f"{path} is a directory; give a {what} file, or the name of a {what}")
-    known = shipped(*folders)
-    places = [Path(), Path("recipes"), *(Path("recipes", folder) for folder in folders)]
-    if path.stem in known and path.parent in places:
-        return known[path.stem]
-    near = get_close_matches(path.stem, known, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"those that come with the package: {', '.join(known)}"
-    raise ValueError(f"there is no {what} file '{name}'; {hint}")
+    near = hint(path.stem, known, "those that come with the package")
+    raise ValueError(f"there is no {what} file '{name}'; {near}")
 
 
 def word_on(path: Path) -> str:

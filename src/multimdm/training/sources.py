@@ -1,7 +1,7 @@
 """Where training sequences come from. A sequence is named by its number in the run: nothing needs to be remembered."""
 
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int64
@@ -20,84 +20,53 @@ _BLOCK = 1024
 """Stories that are drawn together."""
 
 
-@runtime_checkable
-class Source(Protocol):
+class Source(ABC):
     """Training and validation sequences of one length."""
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the data and of every model that is trained on them."""
-        ...
+    tokenizer: Tokenizer
+    """The tokenizer of the data and of every model that is trained on them."""
+    length: int
+    """Tokens per sequence."""
+    fingerprint: str
+    """Equal for equal training data with equal ids."""
+    valid_size: int | None = None
+    """Number of validation sequences; None if there is no end of them."""
+    entropy: float | None = None
+    """The exact entropy per token in nats, where it is known: the least NELBO there can be."""
+    hides_lengths: bool = False
+    """Whether texts are of several lengths that a model does not learn."""
+    begin_at_zero: bool = False
+    """Whether texts begin at position 0, rather than anywhere in a sequence."""
+    begins_with: int | None = None
+    """The token that all sequences begin with, if there is one."""
+    prompts: PromptForm | None = None
+    """How prompts are written, if sequences are prompts and answers, of which only the latter are learnt."""
 
-    @property
-    def length(self) -> int:
-        """Tokens per sequence."""
-        ...
-
-    @property
-    def valid_size(self) -> int | None:
-        """Number of validation sequences; None if there is no end of them."""
-        ...
-
-    @property
-    def entropy(self) -> float | None:
-        """The exact entropy per token in nats, where it is known: the least NELBO there can be."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for equal training data with equal ids."""
-        ...
-
-    @property
-    def hides_lengths(self) -> bool:
-        """Whether texts are of several lengths that a model does not learn."""
-        ...
-
-    @property
-    def begin_at_zero(self) -> bool:
-        """Whether texts begin at position 0, rather than anywhere in a sequence."""
-        ...
-
-    @property
-    def begins_with(self) -> int | None:
-        """The token that all sequences begin with, if there is one."""
-        ...
-
-    @property
-    def prompts(self) -> PromptForm | None:
-        """How prompts are written, if sequences are prompts and answers, of which only the latter are learnt."""
-        ...
-
+    @abstractmethod
     def train(self, first: int, num: int) -> Example:
         """The training sequences number first .. first + num - 1 of the run, through as many epochs as it takes."""
-        ...
 
+    @abstractmethod
     def valid(self, first: int, num: int) -> Example:
         """The validation sequences number first .. first + num - 1."""
-        ...
 
+    @abstractmethod
     def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
         """What of these validation sequences is drawn by anyone: not padding, for one, even where it is learnt."""
-        ...
 
+    @abstractmethod
     def counts(self) -> Tensor:
         """How often each token occurs."""
-        ...
 
     def ended(self, ids: Tensor) -> Tensor:
         """Texts that someone wrote, as these data would have them: with padding behind their end, if they have any."""
-        ...
+        return ids
 
 
-class TalesSource:
+class TalesSource(Source):
     """New stories without end; validation has its own."""
 
-    valid_size = None
-    hides_lengths = False
     begin_at_zero = True
-    begins_with = None
-    prompts = None
 
     def __init__(self, length: int, seed: int) -> None:
         self.tales = Tales(length)
@@ -124,10 +93,6 @@ class TalesSource:
         """How often each token occurs in 10,000 stories."""
         return torch.bincount(self._draw("valid", 0, 10_000).ids.flatten(), minlength=self.tales.vocab_size)
 
-    def ended(self, ids: Tensor) -> Tensor:
-        """The end of a story and the padding behind it are tokens like others."""
-        return ids
-
     def _draw(self, split: str, first: int, num: int) -> Example:
         numbers = range(first // _BLOCK, (first + num - 1) // _BLOCK + 1)
         stories = torch.cat([self._block(split, number) for number in numbers])
@@ -142,10 +107,8 @@ class TalesSource:
         return self._drawn[split][1]
 
 
-class PreparedSource:
+class PreparedSource(Source):
     """Prepared data, in a new order in every epoch."""
-
-    entropy = None
 
     def __init__(self, settings: DataSettings, seed: int) -> None:
         assert settings.path is not None
@@ -167,7 +130,7 @@ class PreparedSource:
         self.valid_size = len(self._valid) if self._valid is not None else 0
         self.fingerprint = f"{self.training.fingerprint}, {self.tokenizer.fingerprint}"
         padded = self.training.manifest.layout != "packed"
-        self.prompts: PromptForm | None = self.training.manifest.prompts
+        self.prompts = self.training.manifest.prompts
         self._check_pairs(settings, validation)
         self._learn_padding = padded if settings.learn_padding is None else settings.learn_padding
         self.hides_lengths = padded and not self._learn_padding
@@ -201,12 +164,12 @@ class PreparedSource:
         return torch.cat([self._permutation(epoch)[numbers[numbers // size == epoch] % size] for epoch in epochs])
 
     def valid(self, first: int, num: int) -> Example:
-        """In the order of the file."""
+        """Held-out sequences, in the order of the file."""
         assert self._valid is not None
         return self._counted(self._valid[first : first + num])
 
     def valid_text(self, first: int, num: int) -> Bool[Tensor, "num L"]:
-        """By their lengths; of pairs, the answers."""
+        """What of held-out sequences is text, by their lengths; of pairs, the answers."""
         assert self._valid is not None
         return self.drawn(self._valid[first : first + num].counted)
 
@@ -220,7 +183,7 @@ class PreparedSource:
         return drawn
 
     def _counted(self, example: Example) -> Example:
-        """With padding as a token like others, or hidden."""
+        """The example with padding as a token like others, or hidden."""
         return example.with_padding() if self._learn_padding else example
 
     def counts(self) -> Tensor:
@@ -228,7 +191,7 @@ class PreparedSource:
         return torch.from_numpy(self.training.counts)
 
     def ended(self, ids: Tensor) -> Tensor:
-        """With padding behind the first end of text, in a padded layout."""
+        """Texts with padding behind the first end of text, in a padded layout."""
         end, pad = self.tokenizer.eos_id, self.tokenizer.pad_id
         if self.training.manifest.layout != "padded" or end is None:
             return ids
@@ -245,11 +208,10 @@ class PreparedSource:
         return self._order[1]
 
 
-class NoData:
+class NoData(Source):
     """Where a teacher writes all texts: nothing to train on or to validate with."""
 
-    entropy, begins_with, hides_lengths, begin_at_zero, valid_size = None, None, False, False, 0
-    prompts = None
+    valid_size = 0
     fingerprint = "no data"
 
     def __init__(self, length: int, tokenizer: Tokenizer) -> None:
@@ -268,12 +230,8 @@ class NoData:
         raise ValueError("data.kind is none: there are no texts to validate on")
 
     def counts(self) -> Tensor:
-        """Nobody has counted."""
+        """None: nobody has counted."""
         raise ValueError("data.kind is none: process.assignment must not be frequency, which counts tokens of data")
-
-    def ended(self, ids: Tensor) -> Tensor:
-        """As they were written, one text after another."""
-        return ids
 
 
 def open_source(settings: DataSettings, seed: int, tokenizer: Tokenizer | None = None) -> Source:

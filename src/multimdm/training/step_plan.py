@@ -19,7 +19,7 @@ def derive(seed: int, purpose: str, *numbers: int) -> int:
 
 
 def stage_seed(seed: int, lineage: Sequence[Mapping[str, Any]]) -> int:
-    """For the texts, times, noise and dropout of a run that continues a model: another in every stage of its lineage.
+    """The seed of texts, times, noise and dropout of a run: another in every stage of a model's lineage.
 
     With the seed of the recipe alone a second stage would meet what the first has learnt already. A first stage has
     that seed itself; what was imported was not trained here.
@@ -47,7 +47,7 @@ class Parts:
             raise ValueError(f"train.batch_size must be a multiple of the number of ranks, {ranks}; got {batch_size}")
         share = batch_size // ranks
         self.size = min(share, micro_batch) if micro_batch is not None else share
-        """Sequences per part."""
+        """The number of sequences per part."""
         if share % self.size:
             raise ValueError(
                 f"train.micro_batch must divide the {share} sequences of a rank (train.batch_size {batch_size} over "

@@ -85,14 +85,14 @@ def validation_sums(
 
 
 def _answers(source: Source, example: Example, part: range) -> tuple[Tensor | None, Tensor | None]:
-    """For pairs, the prompts and the number of tokens of each answer: its end counts, what follows does not."""
+    """The prompts of pairs, and the number of tokens of each answer: its end counts, what follows does not."""
     if example.given is None:
         return None, None
     return example.given, source.valid_text(part.start, len(part)).sum(1)
 
 
 def describe_nelbo(result: Nelbo, entropy: float | None) -> str:
-    """In one line, beside the exact entropy where it is known."""
+    """The NELBO in one line, beside the exact entropy where it is known."""
     if not result.bound:
         return (
             f"validation loss {result.total:.4f} ± {result.standard_error:.4f} nats/token, no bound of the likelihood"

@@ -48,7 +48,7 @@ def test_answers_are_those_of_the_pipeline_in_any_batch_size():
         lm = MultiMDM(model, gen_length=8, temperature=0.7, tps=2, seed=3, batch_size=size)
         assert lm.generate_until(asked(*prompts), disable_tqdm=True) == expected
         assert (lm.calls, lm.gen_length) == (4, 8)
-        assert lm.tokens_told == written
+        assert lm.num_tokens == written
 
 
 def test_stop_words_and_ends_cut_an_answer():
@@ -115,7 +115,7 @@ def test_chat_templates_are_read_with_their_special_tokens():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gen_lenght": 8}, "model_args: there is no 'gen_lenght'; did you mean gen_length"),
+        ({"gen_lenght": 8}, "model_args: there is no 'gen_lenght'; did you mean 'gen_length'"),
         ({"gen_length": 9, "tps": 2}, "gen_length must be divisible by tps; got 9 and 2"),
         ({"gen_length": 8, "tps": 2, "steps": 8}, "steps must be gen_length / tps = 4, or left out; got 8"),
         ({"tps": 0}, "tps must be at least 1; got 0"),

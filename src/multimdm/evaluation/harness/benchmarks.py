@@ -22,9 +22,9 @@ class Benchmark:
     """A task of Tab. (llada)."""
 
     label: str
-    """As the paper calls it."""
+    """What the paper calls the benchmark."""
     task: str
-    """As the harness knows ours."""
+    """The name by which the harness knows our task."""
     metric: str
     files: dict[str, str]
     """Split -> file below the directory of benchmarks."""
@@ -62,7 +62,7 @@ BENCHMARKS = {
         runs_code=True,
     ),
 }
-"""By the names that `--tasks` takes, in the order of the table."""
+"""Name that `--tasks` takes -> benchmark, in the order of the table."""
 
 
 def answer_length(name: str) -> int:

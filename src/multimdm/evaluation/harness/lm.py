@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from dataclasses import asdict, fields, replace
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 from multimdm._checks import check_integer, require
+from multimdm._hints import hint
 from multimdm.data.chat import render
 from multimdm.evaluation.likelihood import Bound, log_likelihood_bound
 from multimdm.models.arithmetic import Precision
@@ -29,7 +29,7 @@ _OWN = ("checkpoint", "base", "draws", "greedy", "bos", "seed", "batch_size", "d
 
 
 class _Made(NamedTuple):
-    """Answers of a batch."""
+    """The answers of a batch, and what they cost."""
 
     texts: list[str]
     tokens: int
@@ -70,7 +70,10 @@ class MultiMDM(LM):
         _check_names(generation)
         self._length_given = "gen_length" in generation
         self.answering = Answering(**{"gen_length": _USUAL_LENGTH, **generation})
-        self.answering.check() if self._length_given else self.answering.check_values()
+        if self._length_given:
+            self.answering.check()
+        else:
+            self.answering.check_values()
         check_integer("draws", draws, 1)
         self.batch_size = 1 if batch_size in (None, "auto") else check_integer("batch_size", int(batch_size or 1), 1)
         self.draws, self.greedy, self.seed = draws, bool(greedy), check_integer("seed", seed, 0)
@@ -86,7 +89,7 @@ class MultiMDM(LM):
         """Estimates of the last log-likelihoods, with their errors."""
         self.calls, self.gen_length = 0, self.answering.gen_length
         """Network calls and new tokens per answer, of the last answers."""
-        self.tokens_told = 0
+        self.num_tokens = 0
         """Tokens of the last answers together, up to where each was cut."""
 
     # -------------------------------------------------------------- generation
@@ -106,7 +109,7 @@ class MultiMDM(LM):
         texts = [text for part in parts for text in part.texts]
         if parts:
             self.calls, self.gen_length = parts[-1].calls, parts[-1].gen_length
-        self.tokens_told = sum(part.tokens for part in parts)
+        self.num_tokens = sum(part.tokens for part in parts)
         for request, text in zip(requests, texts, strict=True):
             self.cache_hook.add_partial("generate_until", request.args, text)
         return texts
@@ -121,8 +124,8 @@ class MultiMDM(LM):
         run = Run(seed=self.seed, first=first, batch_size=len(prompts))
         made = answer(self.model, prompts, settings, run)
         texts = [self._text(ids, _stops(wishes)) for ids, (_, wishes) in zip(made.ids, asked, strict=True)]
-        told = sum(self._tokens_of(ids, text) for ids, text in zip(made.ids, texts, strict=True))
-        return _Made(texts, told, made.nfe, settings.gen_length)
+        num_tokens = sum(self._tokens_of(ids, text) for ids, text in zip(made.ids, texts, strict=True))
+        return _Made(texts, num_tokens, made.nfe, settings.gen_length)
 
     def _settings(self, requests: list[Instance]) -> Answering:
         """Ours; the length that the task asks for, if none was given. Blocks and steps must fit it."""
@@ -147,7 +150,7 @@ class MultiMDM(LM):
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Lower bounds of log p(continuation | context), each by `draws` noised versions.
 
-        Whether the continuation is what the model would say is found out only with `greedy`; else it is told as False.
+        Whether the continuation is what the model would say is found out only with `greedy`; else the answer is False.
         """
 
         def of(request: Instance) -> tuple[Bound, bool]:
@@ -201,11 +204,11 @@ class MultiMDM(LM):
 
     @property
     def tokenizer_name(self) -> str:
-        """For the harness's caches."""
+        """The name of the tokenizer, for the harness's caches."""
         return f"{self.tokens.name}-{self.tokens.fingerprint[:12]}"
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """The tokenizer's own."""
+        """The chat template of the tokenizer."""
         return self.tokens.chat_template if chat_template else ""
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
@@ -215,7 +218,7 @@ class MultiMDM(LM):
         return render(self.tokens, chat_history)
 
     def get_model_info(self) -> dict[str, Any]:
-        """For the harness's records."""
+        """What the model is, for the harness's records."""
         info = {"draws": self.draws, **asdict(self.answering)}
         return info if self._length_given else {**info, "gen_length": "of the task"}
 
@@ -242,7 +245,5 @@ def _stops(settings: dict[str, Any]) -> list[str]:
 def _check_names(generation: dict[str, Any]) -> None:
     for name in generation:
         if name not in _ANSWERING:
-            near = get_close_matches(name, [*_ANSWERING, *_OWN], n=1)
-            known = ", ".join(sorted([*_ANSWERING, *_OWN]))
-            hint = f"did you mean {near[0]}?" if near else f"there are: {known}"
-            raise ValueError(f"model_args: there is no '{name}'; {hint}")
+            known = sorted([*_ANSWERING, *_OWN])
+            raise ValueError(f"model_args: there is no '{name}'; {hint(name, known, 'there are')}")

@@ -30,7 +30,7 @@ from multimdm.pipeline.llada import is_adapter
 
 @dataclass(frozen=True)
 class HarnessPlan(TaskSettings):
-    """What is run."""
+    """What is run by the harness, and how."""
 
     answering: Answering = field(default_factory=Answering)
     """What all have in common. Its steps and tps stay out."""
@@ -121,9 +121,9 @@ def measure_task(plan: HarnessPlan, model: Model, name: str, tps: int) -> Score:
             confirm_run_unsafe_code=plan.run_code,
         )
     if results is None:  # the harness tells the first rank of a machine alone; it is the main rank's score that counts
-        return Score.of([False], lm.gen_length, lm.calls, lm.tokens_told)
+        return Score.of([False], lm.gen_length, lm.calls, lm.num_tokens)
     flags = [bool(sample[sample["metrics"][0]]) for sample in results["samples"][task]]
-    return Score.of(flags, lm.gen_length, lm.calls, lm.tokens_told)
+    return Score.of(flags, lm.gen_length, lm.calls, lm.num_tokens)
 
 
 class _Late:

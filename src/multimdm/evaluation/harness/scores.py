@@ -21,7 +21,7 @@ class Score:
     """The share of items that a model answers rightly."""
 
     share: Estimate
-    """With Wilson's interval: items are right or wrong, one independently of the other."""
+    """The share with Wilson's interval: items are right or wrong, each independently of the others."""
     right: int
     items: int
     gen_length: int
@@ -33,7 +33,7 @@ class Score:
 
     @classmethod
     def of(cls, flags: Sequence[bool], gen_length: int, calls: int, tokens: int) -> "Score":
-        """From what became of each item."""
+        """The scores, from what became of each item."""
         share = Bootstrap(len(flags)).share(torch.tensor(flags, dtype=torch.bool))
         return cls(share, sum(flags), len(flags), gen_length, calls, tokens)
 
@@ -48,7 +48,7 @@ class Scored:
     """A score and what it is of."""
 
     task: str
-    """As tables call it."""
+    """What tables call the task."""
     model: str
     tps: int
     """Tokens per step."""

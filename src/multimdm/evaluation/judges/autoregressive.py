@@ -93,7 +93,7 @@ class AutoregressiveJudge:
 
     @torch.no_grad()
     def _nll(self, ids: Tensor, valid: Tensor, counts: Tensor) -> Tensor:
-        """Per sequence."""
+        """The negative log-likelihood of each sequence."""
         device = home_of(next(self._network.parameters()).device)
         targets = ids[counts].to(device)
 

@@ -31,15 +31,10 @@ class Judge(Protocol):
     It is given ids rather than texts: texts have no end-of-text tokens any more, and the rule on those counts them.
     """
 
-    @property
-    def name(self) -> str:
-        """What figures are labelled with."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal fingerprints give equal scores."""
-        ...
+    name: str
+    """What figures are labelled with."""
+    fingerprint: str
+    """Equal fingerprints give equal scores."""
 
     def score(
         self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None, progress: Progress = ignore
@@ -49,18 +44,8 @@ class Judge(Protocol):
 
 
 @runtime_checkable
-class Reader(Protocol):
-    """A judge that is a network: it has a vector for each text."""
-
-    @property
-    def name(self) -> str:
-        """What figures are labelled with."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal fingerprints give equal features."""
-        ...
+class Reader(Judge, Protocol):
+    """A judge that is a network: it has a vector for each text, and equal fingerprints give equal vectors."""
 
     def features(
         self, ids: Int64[Tensor, "num L"], valid: Bool[Tensor, "num L"] | None = None

@@ -41,7 +41,7 @@ class AutoregressiveTeacher:
 
     @torch.no_grad()
     def cells(self, ids: Int64[Tensor, "B L"], order: Order = "id") -> Cells:
-        """In one call; no table of V numbers for every position is kept."""
+        """The cells by one call; no table of V numbers for every position is kept."""
         found = [self._cells(part, order) for part in ids.split(_TOGETHER)]
         return Cells(*(torch.cat(column) for column in zip(*found, strict=True)))
 

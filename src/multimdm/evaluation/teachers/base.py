@@ -15,20 +15,12 @@ from multimdm.process.settings import OrderName
 class QuantileTeacher(Protocol):
     """The conditionals q(a | x^{<l}) of a model whose tokens are those of the texts."""
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for equal conditionals."""
-        ...
-
-    @property
-    def vocab_size(self) -> int:
-        """V."""
-        ...
+    name: str
+    """What it is called."""
+    fingerprint: str
+    """Equal for equal conditionals."""
+    vocab_size: int
+    """V, the size of the vocabulary."""
 
     def to(self, device: torch.device) -> None:
         """Compute there from now on."""
@@ -70,7 +62,7 @@ def cells_of_text(
     order: Order = "id",
     first: int = 0,
 ) -> Cells:
-    """Of the sequences number `first` and so on, in which padding, for one, is not drawn: its cell is everything.
+    """The cells of the sequences number `first` and so on; that of what is not drawn, such as padding, is everything.
 
     A token that cannot be drawn is an error.
     """

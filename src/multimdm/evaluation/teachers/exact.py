@@ -29,10 +29,10 @@ class TalesTeacher:
         return neighbour_laws(self._tales.sample(_STORIES, torch.Generator().manual_seed(0)), self.vocab_size)
 
     def cells(self, ids: Int64[Tensor, "B L"], order: Order = "id") -> Cells:
-        """Position by position."""
+        """The cells, position by position."""
         columns = [cells(probs, ids[:, place], order) for place, probs in enumerate(self._tales.conditionals(ids))]
         return Cells(*(torch.stack(column, dim=1) for column in zip(*columns, strict=True)))
 
     def write(self, u: Float64[Tensor, "B L"], order: Order = "id") -> Int64[Tensor, "B L"]:
-        """Stories of the source."""
+        """The stories of the source that these numbers draw."""
         return self._tales.write(u, order)

@@ -12,24 +12,9 @@ _NUMBER = re.compile(r"-?\$?\d[\d,]*\.?\d*|-?\$?\.\d+")
 list_math_examples = minerva_examples
 
 
-def load_gsm8k(data: str | None = None, **_: Any) -> Any:
-    """GSM8K."""
-    return open_benchmark("gsm8k", data)
-
-
-def load_math500(data: str | None = None, **_: Any) -> Any:
-    """MATH500."""
-    return open_benchmark("math500", data)
-
-
-def load_humaneval(data: str | None = None, **_: Any) -> Any:
-    """HumanEval."""
-    return open_benchmark("humaneval", data)
-
-
-def load_mbpp(data: str | None = None, **_: Any) -> Any:
-    """MBPP."""
-    return open_benchmark("mbpp", data)
+def load_items(benchmark: str, data: str | None = None, **_: Any) -> Any:
+    """The splits of a benchmark by its name."""
+    return open_benchmark(benchmark, data)
 
 
 def gsm8k_results(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
@@ -57,12 +42,12 @@ def math_results(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
 
 
 def humaneval_results(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
-    """The function's tests pass."""
+    """Whether the function's tests pass."""
     program = "\n".join([doc["prompt"] + results[0], doc["test"], f"check({doc['entry_point']})"])
     return {"pass_at_1": float(run_program(program).passed)}
 
 
 def mbpp_results(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
-    """The task's assertions hold."""
+    """Whether the task's assertions hold."""
     program = "\n".join([results[0], doc.get("test_setup_code") or "", *doc["test_list"]])
     return {"pass_at_1": float(run_program(program).passed)}

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from multimdm.models import show_noise
-from multimdm.objectives import Batch, Coupled, Shares, stratified_times
+from multimdm.objectives import Batch, Shares, Tied, stratified_times
 from multimdm.objectives.settings import Kind
 from multimdm.objectives.states import draw_states
 from multimdm.process import MultiMask, Schedule, Streams
@@ -44,7 +44,7 @@ def test_the_loss_is_the_weighted_cross_entropy_given_state_and_end(weight, at_o
     valid = torch.arange(L) < torch.arange(1, B + 1)[:, None] % L + 1 if padded else None
     net = network(PROCESS)
     watched, given = Watched(as_function(net)), batch(noise, valid)
-    sums = Coupled(PROCESS, Shares(at_one), weight)(watched, given)
+    sums = Tied(PROCESS, Shares(at_one), weight)(watched, given)
     x_t, t = watched.x_t, watched.t
     assert int((t == 1).sum()) == at_one * B
     assert bool((x_t == noise)[t == 1].all())
@@ -83,7 +83,7 @@ def test_with_states_of_every_kind_the_loss_is_a_plain_sum(weight, padded, promp
     with torch.no_grad():
         net.vocab_embed.embedding.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(8))
     watched = Watched(net)
-    sums = Coupled(process, shares, weight)(watched, batch(noise, valid))
+    sums = Tied(process, shares, weight)(watched, batch(noise, valid))
     given = batch(noise, valid)
     states = draw_states(net, given.path(process), given, shares)
     assert torch.equal(watched.t, states.t)
@@ -108,7 +108,7 @@ def test_drafts_alone_teach_the_text_from_its_draft():
     """Weights that would be infinite at t = 0 are not used, and no gradient is lost."""
     process = PROCESS.tied(noise_shown=True)
     net = show_noise(network(process))
-    sums = Coupled(process, Shares(0.0, drafts=1.0))(net, batch())
+    sums = Tied(process, Shares(0.0, drafts=1.0))(net, batch())
     sums.loss.backward()
     assert all(bool(x.grad is not None and x.grad.isfinite().all()) for x in net.parameters())
     assert set(sums.terms) == {"rewrite"}
@@ -123,7 +123,7 @@ def equal_texts() -> Batch:
 def test_without_matching_the_states_have_the_law_of_the_process():
     """All of one token at one time: what the network is shown follows p_t(. | x_0)."""
     watched = Watched(as_function(network(PROCESS)))
-    Coupled(PROCESS, Shares(at_one=0.25))(watched, equal_texts())
+    Tied(PROCESS, Shares(at_one=0.25))(watched, equal_texts())
     assert float(watched.t[0]) == pytest.approx(0.4)
     law = PROCESS.marginal(torch.tensor(4), watched.t[0])
     assert p_of_draws(watched.x_t, law) > REJECT
@@ -132,14 +132,14 @@ def test_without_matching_the_states_have_the_law_of_the_process():
 
 def test_without_matching_neighbours_are_independent():
     watched = Watched(as_function(network(PROCESS)))
-    Coupled(PROCESS, Shares(at_one=0.25))(watched, equal_texts())
+    Tied(PROCESS, Shares(at_one=0.25))(watched, equal_texts())
     law = PROCESS.marginal(torch.tensor(4), watched.t[0])
     assert p_of_draws(watched.x_t[:, 0] * len(law) + watched.x_t[:, 1], (law[:, None] * law).flatten()) > REJECT
 
 
 def test_the_gradient_reaches_the_network():
     net = network(PROCESS)
-    Coupled(PROCESS)(net, batch()).loss.backward()
+    Tied(PROCESS)(net, batch()).loss.backward()
     assert all(bool(x.grad is not None and x.grad.isfinite().all()) for x in net.parameters())
     rows = net.vocab_embed.embedding.grad
     assert rows is not None

@@ -27,7 +27,7 @@ _RECORDS = {
 
 
 @dataclass(frozen=True)
-class Coupled:
+class Tied:
     """-log p(x_0^l | x_t, x_1) at hidden positions, x_1 the text's own (`Batch.x_1`) or, without that, as drawn.
 
     The batch is shared out among several kinds of states (`states.py`). Under random masks the weight of a time is that
