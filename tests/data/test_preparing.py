@@ -94,14 +94,18 @@ def test_detokenized(tmp_path):
     assert texts(tmp_path / "out") == ["He did n't, he said."]
 
 
-@pytest.mark.parametrize(
-    ("split", "held_out"),
-    [({"valid_last": 30}, TEXTS[-30:]), ({"valid_fraction": 0.1}, TEXTS[9::10])],
-)
-def test_splits(split, held_out, corpus, tmp_path):
-    result = prepare(options(corpus, **split), tmp_path / "out")
+def test_the_last_documents_are_held_out(corpus, tmp_path):
+    result = prepare(options(corpus, valid_last=30), tmp_path / "out")
     assert list(result.manifests) == ["train", "valid"]
-    assert texts(tmp_path / "out" / "valid") == held_out
+    assert texts(tmp_path / "out" / "valid") == TEXTS[-30:]
+    assert texts(tmp_path / "out" / "train") == TEXTS[:-30]
+
+
+def test_one_document_in_ten_is_held_out(corpus, tmp_path):
+    result = prepare(options(corpus, valid_fraction=0.1), tmp_path / "out")
+    assert list(result.manifests) == ["train", "valid"]
+    held_out = texts(tmp_path / "out" / "valid")
+    assert [TEXTS.index(text) // 10 for text in held_out] == list(range(len(TEXTS) // 10))
     assert texts(tmp_path / "out" / "train") == [text for text in TEXTS if text not in held_out]
 
 
@@ -216,6 +220,7 @@ def test_others_files_are_never_replaced(corpus, tmp_path):
         (" \n\n\t\n", {}, r"source '.*a\.txt' has no text: all its documents are blank"),
         ("short\n", {"drop_last": True}, r"the 1 documents do not fill one sequence; .* leave out --drop-last"),
         ("a\nb\n", {"valid_last": 2}, r"--valid-last 2 holds out all of them, and there are only 2 documents; break"),
+        ("a\n", {"valid_fraction": 0.9}, r"--valid-fraction 0\.9 holds out all of them, .*, or leave --valid-fraction out"),
         (
             "a long line\n",
             {"valid_fraction": 0.05},

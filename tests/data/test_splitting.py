@@ -1,6 +1,7 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from multimdm.data.encoding import Encoded
 from multimdm.data.splitting import hold_out_fraction, hold_out_last, take
@@ -38,7 +39,27 @@ def test_fraction(sizes, fraction):
     splits = list(hold_out_fraction(stream(sizes), fraction))
     train, valid = numbers(s.train for s in splits), numbers(s.valid for s in splits)
     assert sorted(train + valid) == list(range(sum(sizes)))
-    assert len(valid) == int(np.floor(sum(sizes) * fraction))
+    assert valid == numbers(s.valid for s in hold_out_fraction(stream([sum(sizes)]), fraction))  # whatever the batches
+
+
+@given(st.integers(0, 300), st.integers(2, 20))
+def test_one_in_so_many(documents, many):
+    """Of every so many documents in a row one is held out, not the same in all rows."""
+    valid = numbers(s.valid for s in hold_out_fraction(stream([documents]), 1 / many))
+    full = documents // many
+    assert [i // many for i in valid][:full] == list(range(full))
+    assert len(valid) <= full + 1
+
+
+def test_a_fraction_does_not_meet_the_rhythm_of_a_corpus():
+    """Texts that go from short to long again and again: all lengths are held out alike, by chi-square."""
+    rhythm, held_out = 10, 4000
+    index = numbers(s.valid for s in hold_out_fraction(stream([1000] * (held_out // 20)), 0.02))
+    assert len(index) == held_out
+    counts = np.bincount(np.array(index) % rhythm, minlength=rhythm)
+    assert chisquare(counts).pvalue > 1e-4
+    fixed_places = np.bincount(np.arange(49, 50 * held_out, 50) % rhythm, minlength=rhythm)
+    assert chisquare(fixed_places).pvalue < 1e-4
 
 
 @given(batch_sizes, st.integers(1, 30))

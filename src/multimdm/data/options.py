@@ -66,7 +66,7 @@ class PrepareOptions:
     valid: tuple[str, ...] = ()
     """Sources to hold out: the output then has the folders train and valid."""
     valid_fraction: float | None = None
-    """Hold out this share of the documents, evenly spread: the output then has the folders train and valid. 0 holds out
+    """Hold out this share of the documents, drawn from all of the text: the output then has the folders train and valid. 0 holds out
     nothing."""
     valid_last: int | None = None
     """Hold out the last so many documents: the output then has the folders train and valid."""

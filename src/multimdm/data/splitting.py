@@ -7,6 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from multimdm.data.encoding import Encoded
+from multimdm.process import Streams
+
+_SEED = 0
+"""The same documents are held out of the same corpus at every time."""
 
 
 class Split(NamedTuple):
@@ -26,11 +30,20 @@ def take(batches: Iterable[Encoded], documents: int) -> Iterator[Encoded]:
 
 
 def hold_out_fraction(batches: Iterable[Encoded], fraction: float) -> Iterator[Split]:
-    """Every (1 / fraction)-th document is held out: document i if floor(i * fraction) grows there."""
+    """One document in 1 / fraction is held out, which one is drawn.
+
+    Document i is the interval [i f, (i + 1) f); it is held out if a point lies in it, and every unit [k, k + 1) has one
+    point. Fixed places would meet the rhythm of a corpus: where ten captions in a row go from short to long, every
+    fiftieth is a long one.
+    """
     seen = 0
     for batch in batches:
-        index = np.arange(seen, seen + len(batch) + 1)
-        held_out = np.diff(np.floor(index * fraction)) > 0
+        edges = np.arange(seen, seen + len(batch) + 1) * fraction
+        first, last = (int(edge) for edge in np.floor(edges[[0, -1]]))
+        num = last - first + 1
+        points = np.arange(first, last + 1) + Streams.spawn(_SEED, num, first).uniform((num,)).numpy()
+        # of the points below an edge, those that are not below the edge before it
+        held_out = np.diff(np.searchsorted(points, edges)) > 0
         seen += len(batch)
         yield Split(batch.where(~held_out), batch.where(held_out))
 
