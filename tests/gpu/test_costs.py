@@ -9,29 +9,29 @@ import pytest
 from support.gpu_costs import cost_of_sampling, cost_of_training, objectives, samplers
 
 TRAINING = {
-    "mdlm": (15.0, 0.0185, 2),
-    "multimask": (17.5, 0.024, 2),  # the scheduler for CPUs takes two passes for the sums of groups
-    "multimask, random": (15.5, 0.024, 2),
-    "multimask, context": (17.5, 0.030, 2),
-    "a mask for every token": (253.0, 0.024, 2),  # the sums of groups are as large as the logits, and in float64
-    "multimask, mistakes": (17.5, 0.027, 2),
+    "mdlm": (15.0, 0.013, 2),
+    "multimask": (17.5, 0.016, 2),  # the scheduler for CPUs takes two passes for the sums of groups
+    "multimask, random": (15.5, 0.016, 2),
+    "multimask, context": (17.5, 0.019, 2),
+    "a mask for every token": (253.0, 0.016, 2),  # the sums of groups are as large as the logits, and in float64
+    "multimask, mistakes": (17.5, 0.019, 2),
     # Waits: which sequences have mistakes, where the network is asked for them, and where it is asked in that call.
-    "multimask, own mistakes": (17.5, 0.040, 5),
-    "duo": (15.0, 0.0175, 2),
-    "autoregressive": (15.0, 0.008, 2),
-    "duo, relaxed": (18.0, 0.033, 2),
-    "candi": (16.5, 0.019, 2),
+    "multimask, own mistakes": (17.5, 0.032, 5),
+    "duo": (15.0, 0.012, 2),
+    "autoregressive": (15.0, 0.006, 2),
+    "duo, relaxed": (18.0, 0.028, 2),
+    "candi": (16.5, 0.016, 2),
     # Two tables. Waits: where the student, and where the teacher, is asked; how many rows of a chunk the teacher knows.
-    "consistency": (32.0, 0.024, 4),
-    "consistency, smoothed": (42.5, 0.024, 4),
-    "consistency, gaussian": (24.0, 0.033, 4),
+    "consistency": (32.0, 0.020, 4),
+    "consistency, smoothed": (42.5, 0.017, 4),
+    "consistency, gaussian": (24.0, 0.031, 4),
     # Two tables. Waits: as above, and where something is still hidden after the first of the teacher's two steps.
-    "sdtt": (46.0, 0.058, 5),
-    "sdtt, uniform states": (123.0, 0.068, 5),  # the evidence of the state joins each prediction in a table of its own
-    "tied": (52.0, 0.026, 2),  # what x_1 tells joins the logits in a table of its own
-    "tied, noise shown": (33.5, 0.022, 2),
+    "sdtt": (46.0, 0.046, 5),
+    "sdtt, uniform states": (123.0, 0.049, 5),  # the evidence of the state joins each prediction in a table of its own
+    "tied": (52.0, 0.019, 2),  # what x_1 tells joins the logits in a table of its own
+    "tied, noise shown": (33.5, 0.017, 2),
     # Waits: for which sequences the network guesses a draft, and where it is asked in that call.
-    "tied, drafts": (53.5, 0.026, 4),
+    "tied, drafts": (53.5, 0.022, 4),
 }
 
 
