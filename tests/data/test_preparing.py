@@ -220,7 +220,11 @@ def test_others_files_are_never_replaced(corpus, tmp_path):
         (" \n\n\t\n", {}, r"source '.*a\.txt' has no text: all its documents are blank"),
         ("short\n", {"drop_last": True}, r"the 1 documents do not fill one sequence; .* leave out --drop-last"),
         ("a\nb\n", {"valid_last": 2}, r"--valid-last 2 holds out all of them, and there are only 2 documents; break"),
-        ("a\n", {"valid_fraction": 0.9}, r"--valid-fraction 0\.9 holds out all of them, .*, or leave --valid-fraction out"),
+        (
+            "a\n",
+            {"valid_fraction": 0.9},
+            r"--valid-fraction 0\.9 holds out all of them, .*, or leave --valid-fraction out",
+        ),
         (
             "a long line\n",
             {"valid_fraction": 0.05},

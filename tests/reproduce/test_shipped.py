@@ -11,13 +11,13 @@ from multimdm.training.shipped import shipped
 
 SPECS, SCALES = sorted(shipped("paper")), sorted(shipped("paper/scales"))
 ELSEWHERE = {
-    *product(("ablation", "ablation-distilled", "assignments", "rho"), ("captions", "paper-lm1b")),
+    *product(("ablation", "ablation-distilled", "assignments", "rho"), ("captions", "captions-long", "paper-lm1b")),
     *product(("distill-gumbel", "distill-sdtt"), ("paper-lm1b",)),
     *product(("quantile",), ("paper", "paper-lm1b")),
-    *product(("quantile-ablation", "robust", "masks"), ("captions", "paper", "paper-lm1b")),
+    *product(("quantile-ablation", "robust", "masks"), ("captions", "captions-long", "paper", "paper-lm1b")),
     *product(("quantile-text",), ("paper", "paper-lm1b", "tales")),
-    *product(("llada",), ("captions", "paper-lm1b", "tales")),
-    *product(("quickstart",), ("captions", "paper", "paper-lm1b", "tales")),
+    *product(("llada",), ("captions", "captions-long", "paper-lm1b", "tales")),
+    *product(("quickstart",), ("captions", "captions-long", "paper", "paper-lm1b", "tales")),
     *product({*SPECS} - {"quickstart", "conditional-entropy"}, ("quickstart", "quickstart-fast")),
     *product({*SPECS} - {"masks", "conditional-entropy"}, ("tales-long",)),
 }

@@ -66,8 +66,8 @@ class PrepareOptions:
     valid: tuple[str, ...] = ()
     """Sources to hold out: the output then has the folders train and valid."""
     valid_fraction: float | None = None
-    """Hold out this share of the documents, drawn from all of the text: the output then has the folders train and valid. 0 holds out
-    nothing."""
+    """Hold out this share of the documents, drawn from all of the text: the output then has the folders train and
+    valid. 0 holds out nothing."""
     valid_last: int | None = None
     """Hold out the last so many documents: the output then has the folders train and valid."""
 

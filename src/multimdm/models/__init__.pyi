@@ -14,6 +14,7 @@ from .expand import (
 from .llada import LLaDA
 from .llada_config import Adapter, LLaDAConfig
 from .rebuild import Backbone, rebuilt
+from .remembering import Remembering
 
 __all__ = [
     "SIZES",
@@ -24,6 +25,7 @@ __all__ = [
     "LLaDA",
     "LLaDAConfig",
     "Mixture",
+    "Remembering",
     "code_masks",
     "expand_masks",
     "fade_masks",

@@ -3,7 +3,9 @@
 Shapes: B sequences of L positions, width d, V clean tokens.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import repeat
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from multimdm.models.config import DiTConfig
 from multimdm.models.head import Reduce, reduce_logits
 from multimdm.models.layers import Block, Embedding, Output, Rotary, TimeEmbedding, sigma_of_time
+from multimdm.models.memory import KeysAndValues
 from multimdm.process import Mixture, NoisyMixture, Time
 from multimdm.process.places import beside, brought, home_of, widened
 
@@ -65,7 +68,10 @@ class DiT(nn.Module):
         `t` is one number, or [B], or [B, L]. `valid` marks what is not padding: nothing attends to the rest. With
         `reduce`, what it makes of chunks of the packed rows (see `multimdm.models.head`).
         """
-        features = self.features(x_t, t, positions, valid)
+        return self.read(self.features(x_t, t, positions, valid), reduce)
+
+    def read(self, features: Float[Tensor, "*rows d"], reduce: Reduce | None = None) -> Tensor | tuple[Tensor, ...]:
+        """The logits of these features, or what `reduce` makes of them: `read(features(...))` is what a call gives."""
         if reduce is None:
             return self.logits(features)
         linear = self.output_layer.linear
@@ -78,27 +84,33 @@ class DiT(nn.Module):
         t: Time | None = None,
         positions: Bool[Tensor, "B L"] | None = None,
         valid: Bool[Tensor, "B L"] | None = None,
+        memory: Sequence[KeysAndValues] | None = None,
     ) -> Tensor:
-        """What the map to logits sees: [B, L, d]; with `positions`, [positions.sum(), d]."""
+        """What the map to logits sees: [B, L, d]; with `positions`, [positions.sum(), d].
+
+        With `memory`, one for each block of a causal network, x_t goes on where the positions that are kept there end.
+        """
         weight = self.output_layer.linear.weight
         x_t = brought(x_t, weight)
         positions = brought(positions, weight)
         valid = brought(valid, weight)
         with self._autocast():
             x = self._embed(x_t, t)
-            L = x.shape[1]
+            seen = 0 if memory is None else memory[0].length
+            L = seen + x.shape[1]
             if self.config.max_length < L:
                 raise ValueError(f"sequences may be {self.config.max_length} long at most (max_length); got {L}")
             if self.position_embed is not None:
-                x = x + self.position_embed.embedding[:L]
+                x = x + self.position_embed.embedding[seen:L]
             c = self.sigma_map(self._condition(t, x))
-            angles = self.rotary_emb.angles(L)
-            mask = self._attention_mask(valid, L)
-            for block in self.blocks:
+            cos, sin = self.rotary_emb.angles(L)
+            angles = cos[seen:], sin[seen:]
+            mask = self._attention_mask(valid, L, seen)
+            for block, kept in zip(self.blocks, memory or repeat(None), strict=False):
                 if self.recompute and torch.is_grad_enabled():
                     x = checkpoint(block, x, c, angles, mask, self.config.causal, use_reentrant=False)
                 else:
-                    x = block(x, c, angles, mask, self.config.causal)
+                    x = block(x, c, angles, mask, self.config.causal, kept)
             return self.output_layer.features(x, c, positions)
 
     def logits(self, features: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows V"]:
@@ -154,8 +166,10 @@ class DiT(nn.Module):
             )
         return t.reshape((*t.shape, *[1] * (2 - t.ndim)))
 
-    def _attention_mask(self, valid: Tensor | None, L: int) -> Tensor | None:
+    def _attention_mask(self, valid: Tensor | None, L: int, seen: int) -> Tensor | None:
         """Who may attend to whom, [B or 1, 1, L or 1, L]; None if the plain or the causal pattern will do."""
+        if seen:
+            return torch.ones(L - seen, L, dtype=torch.bool, device=self.rotary_emb.inv_freq.device).tril(seen)
         if valid is None:
             return None
         mask = valid[:, None, None, :]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from multimdm.models.memory import KeysAndValues
 from multimdm.process import NoisyMixture
 from multimdm.process.places import exact
 
@@ -157,16 +158,26 @@ class Block(nn.Module):
         angles: tuple[Tensor, Tensor],
         mask: Tensor | None,
         causal: bool,
+        memory: KeysAndValues | None = None,
     ) -> Float[Tensor, "B L d"]:
         shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = self.adaLN_modulation(c).chunk(6, dim=-1)
-        attended = self._attend(modulate(self.norm1(x), shift_1, scale_1), angles, mask, causal)
+        attended = self._attend(modulate(self.norm1(x), shift_1, scale_1), angles, mask, causal, memory)
         x = torch.addcmul(x, gate_1, self._drop(attended))
         return torch.addcmul(x, gate_2, self._drop(self.mlp(modulate(self.norm2(x), shift_2, scale_2))))
 
-    def _attend(self, x: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor | None, causal: bool) -> Tensor:
+    def _attend(
+        self,
+        x: Tensor,
+        angles: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        causal: bool,
+        memory: KeysAndValues | None,
+    ) -> Tensor:
         qkv = self.attn_qkv(x).unflatten(-1, (3, self.num_heads, -1))
         turned = Rotary.rotate(qkv[:, :, :2], *angles)  # queries and keys together
         q, k, v = (part.transpose(1, 2) for part in (turned[:, :, 0], turned[:, :, 1], qkv[:, :, 2]))
+        if memory is not None:
+            k, v = memory.extended(k, v)
         out = attention(q, k, v, mask, causal and mask is None)
         return self.attn_out(out.transpose(1, 2).flatten(2))
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from multimdm._checks import check_integer, require
 from multimdm._hints import hint
 from multimdm.data.tokenizer import Tokenizer
+from multimdm.models import DiT, Remembering
 from multimdm.models.layers import standing_weights
 from multimdm.pipeline.canvas import Canvas, empty_canvas
 from multimdm.pipeline.ranks import shared
@@ -165,8 +166,10 @@ def _maker(model: "Model", canvas: Canvas, sampling: Sampling) -> Maker:
     check_tokens(V, sampling)
     if process is None:
         _check_autoregressive(canvas, sampling)
+        network = model.network
+        assert isinstance(network, DiT)
         return lambda part, streams, run: generate_autoregressive(
-            model.network, V, part.given, part.settled, choice, streams, run.trace, run.watch
+            Remembering(network), V, part.given, part.settled, choice, streams, run.trace, run.watch
         )
     if isinstance(process, Hybrid):
         _check_hybrid(sampling)

@@ -34,7 +34,7 @@ Input = TypeVar("Input", bound=Tensor | Mixture | NoisyMixture | None)
 ENTRIES_ON_A_GPU = 2**27
 """256 MB in bfloat16. What samplers do to rows (sorting them, say) takes many times that."""
 TRAINED_ON_A_GPU = 2**29
-"""1 GB, where a loss is differentiated: every chunk takes some fifty launches and reads the head's weights three times."""
+"""1 GB, where a loss is differentiated: a chunk takes some fifty launches and reads the head's weights three times."""
 
 
 def has_float64(device: torch.device) -> bool:

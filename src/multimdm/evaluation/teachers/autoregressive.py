@@ -6,7 +6,7 @@ from torch import Tensor
 
 from multimdm._checks import require
 from multimdm.evaluation.teachers.base import from_left_to_right
-from multimdm.models import DiT
+from multimdm.models import DiT, Remembering
 from multimdm.objectives.next_token import shift_right
 from multimdm.pipeline import Model
 from multimdm.process.places import exact, home_of
@@ -59,15 +59,16 @@ class AutoregressiveTeacher:
 
     @torch.no_grad()
     def write(self, u: Float64[Tensor, "B L"], order: Order = "id") -> Int64[Tensor, "B L"]:
-        """One network call per token."""
+        """One network call per token, which looks at the last one only."""
         device = home_of(next(self._network.parameters()).device)
+        network = Remembering(self._network)
 
         def choose(beginning: Tensor, number: Tensor) -> Tensor:
             start = torch.full((len(beginning), 1), self.vocab_size, device=device)
             inputs = torch.cat([start, beginning], dim=1)
             last = torch.zeros_like(inputs, dtype=torch.bool)
             last[:, -1] = True
-            logits = self._network(inputs, None, positions=last, valid=None)
+            logits = network(inputs, None, positions=last)
             return token_at(exact(logits).softmax(-1), number, order)
 
         return from_left_to_right(u.to(device), choose).cpu()

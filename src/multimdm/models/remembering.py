@@ -1,0 +1,39 @@
+"""A causal network that is asked again and again about longer beginnings of the same texts."""
+
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from multimdm._checks import require
+from multimdm.models.dit import DiT
+from multimdm.models.head import Reduce
+from multimdm.models.memory import KeysAndValues
+from multimdm.process import Time
+
+
+class Remembering:
+    """The network, to be called as it is itself; what it has been shown before is not looked at again.
+
+    A text of L tokens then takes L positions, not L calls of up to L positions. Each call must show the beginning
+    that the last one showed and at least one more position; only of the new ones can predictions be asked for.
+    """
+
+    def __init__(self, network: DiT) -> None:
+        require(network.config.causal, "only a causal network can remember: in others earlier positions see later ones")
+        self._network = network
+        self._memory = [KeysAndValues() for _ in network.blocks]
+
+    def __call__(
+        self,
+        x_t: Int[Tensor, "B L"],
+        t: Time | None = None,
+        positions: Bool[Tensor, "B L"] | None = None,
+        valid: None = None,
+        reduce: Reduce | None = None,
+    ) -> Tensor | tuple[Tensor, ...]:
+        """What the network says of the new positions, or of those among them that are asked for."""
+        seen = self._memory[0].length
+        require(
+            x_t.shape[1] > seen, f"x_t must have more than the {seen} positions that were shown; got {x_t.shape[1]}"
+        )
+        asked = None if positions is None else positions[:, seen:]
+        return self._network.read(self._network.features(x_t[:, seen:], t, asked, memory=self._memory), reduce)
