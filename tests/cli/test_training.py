@@ -8,7 +8,7 @@ import yaml
 
 import multimdm
 from multimdm.cli.main import main
-from multimdm.cli.training import parsed
+from multimdm.cli.training import check_start, parsed
 from multimdm.models import DiT
 from multimdm.process import MultiMask
 from support.runs import metrics, tiny, tiny_distillation, tiny_starts, write_recipe
@@ -231,6 +231,14 @@ def test_sections_that_may_be_left_out_can_be_overridden(capsys):
     with pytest.raises(SystemExit):
         parsed("distill", [*arguments, "--consistency.rounds", "9"])
     assert "the step size would exceed 1" in capsys.readouterr().err
+
+
+def test_names_on_the_hub_may_have_revisions_with_slashes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (None, "org/name", "org/name@main", "org/name@refs/pr/1"):
+        check_start(name)
+    with pytest.raises(ValueError, match="is not a checkpoint directory"):
+        check_start("runs/tales-mdlm/model")
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ def test_errors_come_from_where_they_arise(monkeypatch):
     assert started[0].returncode == -signal.SIGKILL
 
 
+def test_a_process_that_fails_by_itself_was_not_killed(monkeypatch):
+    monkeypatch.setattr(bpe_training, "LITTLE", 500)
+    monkeypatch.setattr(bpe_training.sys, "executable", "false")
+    with pytest.raises(ChildProcessError, match="failed with exit code 1; it said why above"):
+        bpe_definition(LINES * 100, 300)
+
+
 SCRIPT = """
 import signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts the tests in the background ignores it

@@ -221,11 +221,6 @@ def test_others_files_are_never_replaced(corpus, tmp_path):
         ("short\n", {"drop_last": True}, r"the 1 documents do not fill one sequence; .* leave out --drop-last"),
         ("a\nb\n", {"valid_last": 2}, r"--valid-last 2 holds out all of them, and there are only 2 documents; break"),
         (
-            "a\n",
-            {"valid_fraction": 0.9},
-            r"--valid-fraction 0\.9 holds out all of them, .*, or leave --valid-fraction out",
-        ),
-        (
             "a long line\n",
             {"valid_fraction": 0.05},
             r"one in 20, and there is only 1 document; break its lines, .* hold out nothing with --valid-fraction 0",

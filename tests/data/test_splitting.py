@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
@@ -40,6 +41,8 @@ def test_fraction(sizes, fraction):
     train, valid = numbers(s.train for s in splits), numbers(s.valid for s in splits)
     assert sorted(train + valid) == list(range(sum(sizes)))
     assert valid == numbers(s.valid for s in hold_out_fraction(stream([sum(sizes)]), fraction))  # whatever the batches
+    together = np.ceil(1 / fraction)
+    assert abs(len(valid) - sum(sizes) * fraction) <= together  # of whole runs, exactly their share
 
 
 @given(st.integers(0, 300), st.integers(2, 20))
@@ -49,6 +52,12 @@ def test_one_in_so_many(documents, many):
     full = documents // many
     assert [i // many for i in valid][:full] == list(range(full))
     assert len(valid) <= full + 1
+
+
+@pytest.mark.parametrize("fraction", [1e-7, 0.003, 0.15, 0.3, 0.5, 0.8, 0.95])
+def test_the_share_is_what_is_asked_for(fraction):
+    valid = numbers(s.valid for s in hold_out_fraction(stream([1000] * 60), fraction))
+    assert abs(len(valid) - 60_000 * fraction) <= 2
 
 
 def test_a_fraction_does_not_meet_the_rhythm_of_a_corpus():

@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 from multimdm.evaluation.alignment import Aligned, Trial
 from multimdm.evaluation.bootstrap import Estimate
 from multimdm.evaluation.mask_reading import MaskReading
+from multimdm.evaluation.mauve import Mauve
 from multimdm.evaluation.measurement import Measurement
 from multimdm.evaluation.nelbo import Nelbo
 from multimdm.evaluation.plan import Evaluation
@@ -19,10 +20,10 @@ from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.shortfall import AtTime, Shortfall
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report.beside_gen_ppl import distance_sections, weak_judge_text
-from multimdm.report.columns import FIELDS, csv_row
+from multimdm.report.columns import FIELDS, all_samples, csv_row
 from multimdm.report.evaluation_report import report
 from multimdm.report.formats import full_text, interval_text, perplexity_text, ratio_digits, value_text
-from multimdm.report.listings import LIKELIHOOD_RATIOS, MASKS, RECALLS, recall_by_temperature
+from multimdm.report.listings import LIKELIHOOD_RATIOS, MASKS, MAUVES, RECALLS, recall_by_temperature
 from multimdm.report.markdown import inline, markdown_text
 from multimdm.report.page import page
 from multimdm.report.pareto_figure import COLOURS, at_step, curves_at, fronts, pareto_figure
@@ -155,6 +156,24 @@ def test_there_is_no_likelihood_ratio_by_the_law_itself_or_without_real_text():
     judged = replace(evaluation(), judge="captions-ar")
     assert [tau for _, tau, *_ in LIKELIHOOD_RATIOS.rows(judged)].count("0.9 aligned") == 2
     assert LIKELIHOOD_RATIOS.rows(replace(judged, real=None)) == []
+
+
+def test_without_an_interval_a_likelihood_ratio_decides_nothing():
+    alone = replace(measurement(1, 1.0, 28.0), gen_ppl=Estimate(28.0))
+    judged = replace(evaluation(), judge="captions-ar", measurements=(alone,), aligned=())
+    assert [words for *_, words in LIKELIHOOD_RATIOS.rows(judged)] == ["–"]
+
+
+def test_samples_as_the_model_is_to_be_drawn_are_listed_once_and_not_called_aligned():
+    point = measurement(2, 1.0, 28.0)
+    one = replace(evaluation(), measurements=(point,), aligned=(Aligned(None, True, (), point),))
+    assert all_samples(one) == [(point, "")]
+
+
+def test_the_same_mauve_of_every_k_is_listed_once():
+    one = Mauve(32, 1.0, "judge", 256, estimate(0.9), 0.94)
+    judged = replace(evaluation(), mauves=(one, replace(one), replace(one, steps=4)))
+    assert len(MAUVES.rows(judged)) == 2
 
 
 def test_the_page_is_whole_and_stands_alone():

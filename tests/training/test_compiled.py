@@ -39,7 +39,7 @@ def graphs(monkeypatch) -> list[Any]:
     return given
 
 
-@pytest.mark.parametrize("system", ["mdlm", "multimdm", "duo", "candi"])
+@pytest.mark.parametrize("system", ["mdlm", "multimdm", "duo", "candi", "ar"])
 def test_pretraining(system, graphs, tmp_path):
     network = {"num_blocks": 3, "dropout": 0.1}
     train(tiny_job(system=system, network=network, train=TRAIN, log=LOG), tmp_path, quiet=True)

@@ -41,7 +41,8 @@ run("plain", strategy="fsdp")
 run("resumed", strategy="fsdp", resume=str(folder / "beside" / "checkpoints" / "step-00000002"))
 torch.nn.Module.compile = traced
 for strategy in ("ddp", "fsdp"):
-    run(strategy, strategy=strategy, precision="bfloat16", compile=True, log={"checkpoint_every": 6})
+    log = {"checkpoint_every": 6, "sample_every": 6, "samples": 2, "sample_steps": 2}
+    run(strategy, strategy=strategy, precision="bfloat16", compile=True, log=log)
     assert len(compiled) == 2, compiled
     compiled.clear()
 counters = torch._dynamo.utils.counters
@@ -107,6 +108,13 @@ def test_a_missing_shard_is_seen(ran, caplog):
 def test_compiled_blocks_in_bfloat16_learn_the_same(ran, strategy):
     for one, other in zip(metrics(ran[0] / strategy), metrics(ran[0] / "plain"), strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=0.03)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_shards_in_bfloat16_write_texts(ran, strategy):
+    """Blocks that are gathered in bfloat16 are called in bfloat16 by samplers too."""
+    texts = [record["texts"] for record in metrics(ran[0] / strategy, "sample")]
+    assert [len(some) for some in texts] == [2]
 
 
 def test_compiling_breaks_nowhere(ran):

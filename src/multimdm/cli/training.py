@@ -93,7 +93,7 @@ def main(command: str, arguments: Sequence[str]) -> None:
     """Parse, build the job and train."""
     options, recipe_class = parsed(command, arguments), RECIPES[command]
     if not options.dry_run:
-        _check_start(getattr(options, "init", None))
+        check_start(getattr(options, "init", None))
     main_rank = os.environ.get("RANK", "0") == "0"  # which speaks for all
     if main_rank and not options.dry_run:  # at once: imports, checkpoints and data take their time
         opening = f"{command} {options.recipe}: opening data and network; the run is {options.out}"
@@ -122,9 +122,9 @@ def main(command: str, arguments: Sequence[str]) -> None:
     print(inert(f"{outcome.model} holds the model, {options.out / 'metrics.jsonl'} its course"))
 
 
-def _check_start(init: str | None) -> None:
+def check_start(init: str | None) -> None:
     """A model that is still to be trained is named before anything is imported. Names on the Hub have two parts."""
-    if init is None or len(Path(init).parts) < 3 or Path(init).exists():
+    if init is None or len(Path(init.partition("@")[0]).parts) < 3 or Path(init).exists():
         return
     run = Path(init).parent.name if Path(init).name == "model" else Path(init).name
     maker = next((command for command, names in by_command().items() if run in names), None)

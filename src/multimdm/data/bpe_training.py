@@ -86,7 +86,11 @@ def _trained_apart(documents: Iterable[str], size: int) -> str:
         process.stdout.close()
         with suppress(OSError):
             process.stdin.close()
-    if code != 0:
+    if code > 0:
+        raise ChildProcessError(
+            f"the process that trains the tokenizer failed with exit code {code}; it said why above"
+        )
+    if code < 0:
         raise ChildProcessError(
             "the process that trains the tokenizer was ended by another, perhaps for want of memory; train it on a "
             "part of the text first (--max-documents), and give its directory as --tokenizer"

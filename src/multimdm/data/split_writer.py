@@ -107,10 +107,8 @@ class SplitWriter:
             fault = f"no document is held out: --valid-fraction {fraction:g} takes one in {ceil(1 / fraction):,}"
             last = "hold out nothing with --valid-fraction 0"
         else:
-            fraction = self._options.valid_fraction
-            option = f"--valid-fraction {fraction:g}" if fraction else f"--valid-last {self._options.valid_last}"
-            fault = f"no document is left to train on: {option} holds out all of them"
-            last = f"leave {option.split()[0]} out"
+            fault = f"no document is left to train on: --valid-last {self._options.valid_last} holds out all of them"
+            last = "leave --valid-last out"
         return f"{fault}, and {there}; {self._more_documents()}hold out other text (prepare --valid OTHER), or {last}"
 
     def _more_documents(self) -> str:

@@ -2,15 +2,21 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from multimdm.data.encoding import Encoded
 from multimdm.process import Streams
+from multimdm.process.draws import pick
 
 _SEED = 0
 """The same documents are held out of the same corpus at every time."""
+_MOST_TOGETHER = 10_000
+"""Documents of a run, at most: of a smaller share than one in so many, most runs have none."""
+_ROUNDING = 1e-9
+"""By which products of a fraction and a number of documents may be off."""
 
 
 class Split(NamedTuple):
@@ -30,22 +36,24 @@ def take(batches: Iterable[Encoded], documents: int) -> Iterator[Encoded]:
 
 
 def hold_out_fraction(batches: Iterable[Encoded], fraction: float) -> Iterator[Split]:
-    """One document in 1 / fraction is held out, which one is drawn.
+    """This share of the documents is held out, spread over all of them: of every few in a row as many, from a place on
+    that is drawn.
 
-    Document i is the interval [i f, (i + 1) f); it is held out if a point lies in it, and every unit [k, k + 1) has one
-    point. Fixed places would meet the rhythm of a corpus: where ten captions in a row go from short to long, every
-    fiftieth is a long one.
+    Fixed places would meet the rhythm of a corpus: where ten captions in a row go from short to long, every fiftieth is
+    a long one.
     """
+    size = min(ceil(1 / fraction - _ROUNDING), _MOST_TOGETHER)
     seen = 0
     for batch in batches:
-        edges = np.arange(seen, seen + len(batch) + 1) * fraction
-        first, last = (int(edge) for edge in np.floor(edges[[0, -1]]))
-        num = last - first + 1
-        points = np.arange(first, last + 1) + Streams.spawn(_SEED, num, first).uniform((num,)).numpy()
-        # of the points below an edge, those that are not below the edge before it
-        held_out = np.diff(np.searchsorted(points, edges)) > 0
+        first, last = seen // size, (seen + len(batch)) // size
+        # of the k-th run of n documents, as many as take the sum over all runs to the whole part of (k + 1) n f
+        sums = np.floor(np.arange(first, last + 2) * size * fraction + _ROUNDING)
+        runs = last - first + 1
+        begin = pick(Streams.spawn(_SEED, runs, first).uniform((runs,)), size).numpy()
+        held_out = (np.arange(size) - begin[:, None]) % size < np.diff(sums)[:, None]
+        chosen = held_out.ravel()[seen - first * size :][: len(batch)]
         seen += len(batch)
-        yield Split(batch.where(~held_out), batch.where(held_out))
+        yield Split(batch.where(~chosen), batch.where(chosen))
 
 
 def hold_out_last(batches: Iterable[Encoded], documents: int) -> Iterator[Split]:

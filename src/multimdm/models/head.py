@@ -1,8 +1,9 @@
 """The map to logits and what follows it, in chunks of rows, with the gradient taken in the same pass.
 
-For V = 50,257 a table of logits is the largest tensor of a training step, and its gradient another. Here each chunk of
-rows is mapped to logits, reduced (to a loss, to samples, to anything small) and differentiated before the next one is
-touched. Only sums survive: the gradients of the features, the weight and the bias.
+For V = 50,257 a table of logits is the largest tensor of a training step, and its gradient another. Here rows are taken
+in chunks: mapped to logits (several chunks at once on a CPU), reduced (to a loss, to samples, to anything small) and
+differentiated before the next ones are touched. Only sums survive: the gradients of the features, the weight and the
+bias.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,5 +1,8 @@
 """A causal network that is asked again and again about longer beginnings of the same texts."""
 
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -22,18 +25,27 @@ class Remembering:
         self._network = network
         self._memory = [KeysAndValues() for _ in network.blocks]
 
+    @torch.no_grad()
     def __call__(
         self,
         x_t: Int[Tensor, "B L"],
         t: Time | None = None,
         positions: Bool[Tensor, "B L"] | None = None,
-        valid: None = None,
+        valid: Bool[Tensor, "B L"] | None = None,
         reduce: Reduce | None = None,
     ) -> Tensor | tuple[Tensor, ...]:
         """What the network says of the new positions, or of those among them that are asked for."""
+        require(valid is None, "valid must be left out: a beginning has no padding")
         seen = self._memory[0].length
         require(
             x_t.shape[1] > seen, f"x_t must have more than the {seen} positions that were shown; got {x_t.shape[1]}"
         )
         asked = None if positions is None else positions[:, seen:]
-        return self._network.read(self._network.features(x_t[:, seen:], t, asked, memory=self._memory), reduce)
+        with self._not_compiled():
+            features = self._network.features(x_t[:, seen:], t, asked, memory=self._memory)
+        return self._network.read(features, reduce)
+
+    def _not_compiled(self) -> AbstractContextManager:
+        """Blocks that are compiled for training would be compiled anew for beginnings of other lengths."""
+        compiled = any(getattr(block, "_compiled_call_impl", None) is not None for block in self._network.blocks)
+        return torch.compiler.set_stance("force_eager") if compiled else nullcontext()

@@ -17,6 +17,7 @@ Shapes: x_0, u, x_1 and the cells are [*shape]; the teacher's conditionals [*sha
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -221,13 +222,14 @@ def check_masks(num_masks: int) -> int:
     return number
 
 
-def check_possible(cells: Cells, teacher: str, first: int = 0) -> None:
-    """Every token of the sequences number `first` and so on must have a cell. It waits for the device."""
+def check_possible(cells: Cells, teacher: str, numbers: Sequence[int] | None = None) -> None:
+    """Every token must have a cell; `numbers` are those of the sequences. It waits for the device."""
     missing = ~(cells.width > 0)
     if bool(missing.any()):
         row, place = (int(i) for i in missing.nonzero()[0][-2:])
+        sequence = row if numbers is None else numbers[row]
         raise ValueError(
-            f"{teacher} gives the token at position {place} of sequence {first + row} probability 0, so that no number "
+            f"{teacher} gives the token at position {place} of sequence {sequence} probability 0, so that no number "
             f"draws it ({int(missing.sum())} such tokens in {missing.numel()}): take one that was trained on such text"
         )
 

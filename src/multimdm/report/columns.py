@@ -132,7 +132,9 @@ def shown_figures(measurements: Iterable[Measurement]) -> list[Figure]:
 def all_samples(evaluation: Evaluation) -> list[tuple[Measurement, str]]:
     """Every measurement, and whether it is an aligned one; an autoregressive model has the same one for every K."""
     found = [(m, "") for m in evaluation.measurements]
-    found += [(one.measurement, "aligned" + ("" if one.reached else f" {UNREACHED}")) for one in evaluation.aligned]
+    for one in evaluation.aligned:  # without a target they were drawn as the model is to be, and aligned with nothing
+        kind = "" if one.target is None else "aligned" if one.reached else f"aligned {UNREACHED}"
+        found.append((one.measurement, kind))
     unique = {(m.steps, m.temperature, kind): (m, kind) for m, kind in found}
     return [unique[key] for key in sorted(unique)]
 

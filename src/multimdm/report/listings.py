@@ -21,6 +21,7 @@ from multimdm.report.document import Part, Table, section
 from multimdm.report.formats import (
     EXACT_JUDGE,
     INTERVAL,
+    NOTHING,
     UNREACHED,
     UNREACHED_NOTE,
     entropy_text,
@@ -85,9 +86,9 @@ def _mauve(one: Mauve) -> str:
 MAUVES = Listing(
     "MAUVE",
     "How near samples are to real text in the features of a language model, from 0 to 1, with its "
-    f"{INTERVAL} over random halves of both; beside it what as many other real texts have. Figures of other features "
-    "or other numbers of texts cannot be compared.",
-    lambda e: e.mauves,
+    f"{INTERVAL} over random halves of both, or over training seeds where there are several; beside it what as many "
+    "other real texts have. Figures of other features or other numbers of texts cannot be compared.",
+    lambda e: tuple(dict.fromkeys(e.mauves)),  # an autoregressive model has the same one for every K
     (Column("MAUVE", _mauve),),
     line="{}",
 )
@@ -113,7 +114,9 @@ def _beside_real_text(evaluation: Evaluation) -> list[_Beside]:
 
 def _verdict_of_ratio(one: _Beside) -> str:
     low, high = one.ratio.low, one.ratio.high
-    if low is None or high is None or low <= 1 <= high:
+    if low is None or high is None:
+        return NOTHING
+    if low <= 1 <= high:
         return "as probable as real text"
     return "less probable than real text" if one.ratio.value > 1 else "more probable than real text: too predictable"
 

@@ -108,6 +108,10 @@ class Engine:
         """The precision of the run."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
+    def gathered(self) -> Any:
+        """For calls of the network beside the engine: shards are gathered in the precision of the run."""
+        return self.autocast() if self.sharded else nullcontext()
+
     @contextmanager
     def accumulating(self, last: bool) -> Iterator[None]:
         """Ranks exchange gradients in the last backward pass of a step only."""

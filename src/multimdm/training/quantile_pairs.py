@@ -91,9 +91,10 @@ class FreshCells:
         teacher, order, source = self._quantiles.teacher, self._quantiles.order, self._source
         if not isinstance(source, PreparedSource):
             block = source.train(first, _BLOCK)
-            return cells_of_text(teacher, block.ids, block.valid, order, first)
-        block = source.training[source.rows(first, _BLOCK).numpy()]
-        return as_stored(cells_of_text(teacher, block.ids, source.drawn(block.valid), order, first))
+            return cells_of_text(teacher, block.ids, block.valid, order, range(first, first + _BLOCK))
+        rows = source.rows(first, _BLOCK)
+        block = source.training[rows.numpy()]
+        return as_stored(cells_of_text(teacher, block.ids, source.drawn(block.valid), order, rows.tolist()))
 
 
 class QuantilePairs:

@@ -68,7 +68,8 @@ class StoredCells:
             rows = self.files.rows(part)
             example = self._source.training[rows.start : rows.stop]
             drawn = self._source.drawn(example.valid)
-            self.files.write(part, cells_of_text(self._teacher, example.ids, drawn, self._order, rows.start))
+            numbers = range(rows.start, rows.stop)
+            self.files.write(part, cells_of_text(self._teacher, example.ids, drawn, self._order, numbers))
             now = time.monotonic()
             if self._engine.is_main and (now - said > _EVERY or done in (1, len(own))):
                 left = (now - begun) / done * (len(own) - done)

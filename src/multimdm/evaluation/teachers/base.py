@@ -1,6 +1,6 @@
 """What quantile noise needs of an autoregressive model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -60,16 +60,16 @@ def cells_of_text(
     ids: Int64[Tensor, "B L"],
     drawn: Bool[Tensor, "B L"] | None,
     order: Order = "id",
-    first: int = 0,
+    numbers: Sequence[int] | None = None,
 ) -> Cells:
-    """The cells of the sequences number `first` and so on; that of what is not drawn, such as padding, is everything.
+    """The cells of the texts; that of what is not drawn, such as padding, is everything.
 
-    A token that cannot be drawn is an error.
+    A token that cannot be drawn is an error, which says of which text by its number.
     """
     found = teacher.cells(ids, order)
     if drawn is not None:
         found = Cells(found.lower.where(drawn, 0.0), found.width.where(drawn, 1.0))
-    check_possible(found, f"teacher '{teacher.name}'", first)
+    check_possible(found, f"teacher '{teacher.name}'", numbers)
     return found
 
 
