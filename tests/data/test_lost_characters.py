@@ -5,6 +5,7 @@ import json
 import pytest
 
 from multimdm.cli.main import main
+from multimdm.data import encoding
 from multimdm.data.documents import other_than_text
 from multimdm.data.manifest import Manifest
 from multimdm.data.tales import Tales, tales_tokenizer
@@ -44,6 +45,17 @@ def test_bytes_know_every_text():
     tokenizer = train_bpe(TEXT, 300)
     for text in ("naïve 👩 日本", " spaces  and\ttabs\n", ""):
         assert tokenizer.encode_given(text) == tokenizer.encode(text)
+
+
+def test_what_a_whole_batch_loses_is_told_with_the_next(monkeypatch):
+    monkeypatch.setattr(encoding, "BATCH_CHARACTERS", 4)
+    found = list(encoding.encode_documents(["a b a", "漢字漢字漢", "ζζζζ", "    ", "b a b c"], dropping()))
+    assert [len(batch.ids) for batch in found] == [5, 4, 6]
+    assert [batch.lost.tolist() for batch in found if batch.lost is not None] == [
+        [[0, 0]],
+        [[9, ord("漢")]],
+        [[1, ord("c")]],
+    ]
 
 
 def test_prompts_and_gaps_are_checked():

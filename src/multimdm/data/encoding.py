@@ -68,16 +68,28 @@ def token_dtype(vocab_size: int) -> np.dtype:
 def encode_documents(
     documents: Iterable[str], tokenizer: Tokenizer, detokenize: Callable[[str], str] | None = None
 ) -> Iterator[Encoded]:
-    """Encode a stream of documents; those of which no token remains are dropped."""
+    """Encode a stream of documents; those of which no token remains are dropped.
+
+    What the tokenizer lost of a whole batch of them is told with the next one.
+    """
     if detokenize is not None:
         documents = map(detokenize, documents)
     dtype = token_dtype(tokenizer.vocab_size)
+    untold: list[str] = []
     for texts in _batches(documents):
         rows = tokenizer.encode_batch(texts)
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum()))
-        lost = account_of_lost([tokenizer.lost(text) for text in texts], lengths > 0) if tokenizer.loses else None
-        yield Encoded(ids, lengths[lengths > 0], lost=lost)
+        kept = lengths > 0
+        lost = None
+        if tokenizer.loses:
+            missing = [*untold, *map(tokenizer.lost, texts)]
+            lost = account_of_lost(missing, np.concatenate([np.zeros(len(untold), dtype=bool), kept]))
+            untold = [] if kept.any() else [characters for characters in missing if characters]
+        if not untold:
+            yield Encoded(ids, lengths[kept], lost=lost)
+    if untold:  # nobody is left to tell it
+        yield Encoded(np.zeros(0, dtype), np.zeros(0, np.int64), lost=np.zeros((0, 2), np.int64))
 
 
 def account_of_lost(lost: Sequence[str], kept: Bool[np.ndarray, " D"]) -> Integer[np.ndarray, "K 2"]:

@@ -69,6 +69,7 @@ class AutoregressiveTeacher:
             last = torch.zeros_like(inputs, dtype=torch.bool)
             last[:, -1] = True
             logits = network(inputs, None, positions=last)
+            assert isinstance(logits, Tensor)
             return token_at(exact(logits).softmax(-1), number, order)
 
         return from_left_to_right(u.to(device), choose).cpu()
