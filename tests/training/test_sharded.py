@@ -47,7 +47,8 @@ for strategy in ("ddp", "fsdp"):
     compiled.clear()
 counters = torch._dynamo.utils.counters
 frames = counters["frames"]
-print(json.dumps({"ok": frames["ok"], "all": frames["total"], "breaks": counters["graph_break"]}))
+counted = {"ok": frames["ok"], "all": frames["total"], "breaks": counters["graph_break"]}
+sys.stdout.write(json.dumps(counted) + "\\n")  # at once: ranks share a line's end else
 """
 
 

@@ -1,6 +1,7 @@
 """Whether an answer to a competition problem (MATH) is right, whatever form it is written in."""
 
 import re
+from itertools import accumulate
 
 from math_verify import parse, verify
 
@@ -8,6 +9,8 @@ _SECONDS = 3
 """The time for reading one answer, and for comparing two."""
 _LONGEST = 1000
 """Answers of more characters are compared as texts only: the time that it takes to read them grows fast."""
+_DEEPEST = 30
+"""Answers with more brackets inside each other are compared as texts only: deep in the parser an alarm may be lost."""
 _DIGITS = 9
 """Digits behind the point by which numbers may differ from exact ones: 0.333 is not 1/3."""
 
@@ -31,10 +34,15 @@ def same_answer(given: str, wanted: str) -> bool:
     given, wanted = given.strip().strip("$"), wanted.strip().strip("$")
     if given == wanted:
         return True
-    if max(len(given), len(wanted)) > _LONGEST:
+    if max(len(given), len(wanted)) > _LONGEST or max(_depth(given), _depth(wanted)) > _DEEPEST:
         return False
     one, other = (parse(rf"\boxed{{{answer}}}", parsing_timeout=_SECONDS) for answer in (given, wanted))
     return verify(other, one, float_rounding=_DIGITS, timeout_seconds=_SECONDS)
+
+
+def _depth(text: str) -> int:
+    """How many brackets are open at once, at most."""
+    return max(accumulate(((sign in "([{") - (sign in ")]}") for sign in text), initial=0))
 
 
 def _last_boxed(text: str) -> str | None:
