@@ -25,6 +25,13 @@ PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/trace")
 SLOW_OR_LARGE: Any = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 
+def drawing(num: int, tolerated: Any = SLOW_OR_LARGE) -> settings:
+    """So many examples, which are drawn and not shrunk, kept or timed."""
+    return settings(
+        max_examples=num, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=tolerated
+    )
+
+
 class Body(NamedTuple):
     """What is sent, and where."""
 
@@ -43,13 +50,7 @@ def by_hypothesis(num: int, seed: int) -> list[Body]:
     nearly = st.fixed_dictionaries(served, optional={name: values for name in FIELDS if name not in served})
     found: list[bytes] = []
 
-    @settings(
-        max_examples=num,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=SLOW_OR_LARGE,
-    )
+    @drawing(num)
     @given(st.binary(max_size=60) | values.map(_spelt) | ours.map(_spelt) | nearly.map(_spelt))
     def collect(body: bytes) -> None:
         found.append(body)

@@ -12,10 +12,11 @@ import sys
 from typing import Any
 
 import schemathesis  # pyright: ignore[reportMissingImports]
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, given, seed
 
-# What pyright takes these members for depends on the order in which it reads files, so no type is claimed for them.
-SLOW_OR_LARGE: Any = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+from soak_bodies import SLOW_OR_LARGE, drawing
+
+TOLERATED: Any = (*SLOW_OR_LARGE, HealthCheck.filter_too_much)
 
 
 def main() -> None:
@@ -29,13 +30,7 @@ def main() -> None:
 
 def _write(operation: Any, num: int) -> None:
     @seed(0)
-    @settings(
-        max_examples=num,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=SLOW_OR_LARGE,
-    )
+    @drawing(num, TOLERATED)
     @given(operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
     def write(case: Any) -> None:
         content = case.body if isinstance(case.body, bytes) else json.dumps(case.body).encode()

@@ -17,6 +17,7 @@ from multimdm.evaluation.over_seeds import mean_over_seeds, over_seeds, ratios_o
 from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.recall import Recall
 from multimdm.evaluation.shortfall import AtTime, Shortfall
+from support.measurements import made_up
 
 VALUES = (7.0, 9.0, 14.0)
 
@@ -24,25 +25,15 @@ VALUES = (7.0, 9.0, 14.0)
 def measurement(value: float) -> Measurement:
     estimate = Estimate(value, value - 1, value + 1)
     share = Estimate(value / 14, 0.0, 1.0)
-    return Measurement(
-        steps=4,
-        nfe=4,
+    return made_up(
+        4,
+        share,
         temperature=value / 10,
-        num=8,
         length=16,
-        seed=0,
-        judge="tales",
         gen_ppl=estimate,
         entropy=estimate,
         pooled_entropy=estimate,
-        distinct=(share, share, share),
-        duplicates=share,
         valid_sentences=None,
-        valid_stories=share,
-        token_distance=share,
-        token_chance=0.25,
-        pair_distance=share,
-        pair_chance=0.3,
         texts=("text",),
     )
 

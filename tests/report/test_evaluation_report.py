@@ -38,6 +38,7 @@ from multimdm.report.tables import (
 )
 from multimdm.report.terminal import print_evaluation
 from multimdm.report.trajectory_figure import trajectory_picture
+from support.measurements import made_up
 from support.present import present
 
 _EMPTY = ("area", "base", "br", "col", "hr", "img", "input", "link", "meta")
@@ -69,26 +70,15 @@ def estimate(value: float) -> Estimate:
 
 
 def measurement(steps: int, temperature: float, gen_ppl: float | None = 20.0, entropy: float = 3.0) -> Measurement:
-    one = estimate(0.5)
-    return Measurement(
-        steps=steps,
-        nfe=steps,
+    return made_up(
+        steps,
+        estimate(0.5),
         temperature=temperature,
-        num=8,
-        length=48,
-        seed=0,
-        judge="tales",
         gen_ppl=None if gen_ppl is None else estimate(gen_ppl),
         entropy=estimate(entropy),
         pooled_entropy=estimate(entropy + 1),
-        distinct=(one, one, one),
-        duplicates=one,
-        valid_sentences=one,
-        valid_stories=one,
         token_distance=estimate(0.4),
-        token_chance=0.25,
         pair_distance=estimate(0.6),
-        pair_chance=0.3,
         texts=("A <b>tale</b> & more.", ""),
     )
 

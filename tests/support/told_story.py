@@ -12,6 +12,7 @@ from multimdm.evaluation.plan import Evaluation
 from multimdm.evaluation.real_text import RealFigures
 from multimdm.evaluation.trajectory import Trajectory
 from multimdm.report.quickstart_report import Done, Story
+from support.measurements import made_up
 
 STEPS = (1, 2, 4, 8, 16)
 MODELS = ("MDLM", "MultiMDM", "MDLM distilled", "MultiMDM distilled", "quantile noise")
@@ -23,24 +24,15 @@ def _estimate(value: float) -> Estimate:
 
 def _measurement(steps: int, gen_ppl: float, texts: tuple[str, ...], temperature: float) -> Measurement:
     share = _estimate(0.523)
-    return Measurement(
-        steps=steps,
-        nfe=steps,
+    return made_up(
+        steps,
+        share,
         temperature=temperature,
         num=64,
-        length=48,
-        seed=0,
-        judge="tales",
         gen_ppl=_estimate(gen_ppl),
         entropy=_estimate(3.234),
         pooled_entropy=_estimate(4.715),
-        distinct=(share, share, share),
-        duplicates=share,
-        valid_sentences=share,
-        valid_stories=share,
-        token_distance=share,
         token_chance=0.312,
-        pair_distance=share,
         pair_chance=0.345,
         texts=texts,
         subject_distance=share,
