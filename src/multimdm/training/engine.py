@@ -108,10 +108,6 @@ class Engine:
         """The precision of the run."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
-    def gathered(self) -> Any:
-        """For calls of the network beside the engine: shards are gathered in the precision of the run."""
-        return self.autocast() if self.sharded else nullcontext()
-
     @contextmanager
     def accumulating(self, last: bool) -> Iterator[None]:
         """Ranks exchange gradients in the last backward pass of a step only."""
@@ -136,11 +132,14 @@ class Engine:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Without dropout and gradients. Shards that were gathered are given up before and after weights change."""
+        """Without dropout and gradients. Shards that were gathered are given up before and after weights change.
+
+        Shards are gathered in the precision of the run, so all who call the network in here compute in it.
+        """
         self.network.eval()
         self.reshard(self.network)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.autocast() if self.sharded else nullcontext():
                 yield
         finally:
             self.reshard(self.network)

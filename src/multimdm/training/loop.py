@@ -221,7 +221,7 @@ class _Run:
 
     def _sample(self) -> None:
         """A few texts of the averaged weights."""
-        with self._timed("sample"), self.state.averaged(), self.engine.gathered():
+        with self._timed("sample"), self.state.averaged():
             model = replace(self.job.model, network=self.engine.network)
             samples = model.sample(
                 num=self.log.samples,
